@@ -28,9 +28,7 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
 
 /// Table 3.1.
 fn baseline(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
-    let constants = setting.constants;
-    let mut computed = Vec::new();
-    for (item, name) in [
+    let names = [
         ("context switching", "switch"),
         ("interrupt handling", "interrupt"),
         ("timer read", "timer"),
@@ -40,10 +38,9 @@ fn baseline(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         ("VME DMA, of a word", "vme_dma"),
         ("CIM DMA, 2 KB, of a word", "cim_dma_2"),
         ("CIM DMA, 4 KB, of a word", "cim_dma_4"),
-    ] {
-        computed.push(Computed::new("E-14", item, constants.get::<Duration>(name)?));
-    }
-    Ok(computed)
+    ];
+    let time = |name| setting.constants.get::<Duration>(name);
+    names.into_iter().map(|(item, name)| Ok(Computed::new("E-14", item, time(name)?))).collect()
 }
 
 /// Time of a message in the protocol stack, without an adapter (Fig 3.5).
