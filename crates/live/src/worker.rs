@@ -327,7 +327,8 @@ impl Worker {
     /// Makes a request whose reply is `Done`.
     pub(crate) fn done(&mut self, request: &Request) -> Result<()> {
         self.ask(request)?;
-        Ok(reply!(self, &format!("{request:?}"), Reply::Done => ()))
+        reply!(self, &format!("{request:?}"), Reply::Done => ());
+        Ok(())
     }
 }
 

@@ -203,12 +203,12 @@ impl Slot {
     /// Notes when the last byte was acknowledged.
     #[inline]
     fn complete(&mut self, now: Time) {
-        if self.left == 0 && self.completed == Time::MAX {
-            if let Application::Source { bytes: Some(bytes), .. } = self.application {
-                if self.connection.acknowledged() >= bytes.0 {
-                    self.completed = now;
-                }
-            }
+        if self.left == 0
+            && self.completed == Time::MAX
+            && let Application::Source { bytes: Some(bytes), .. } = self.application
+            && self.connection.acknowledged() >= bytes.0
+        {
+            self.completed = now;
         }
     }
 
