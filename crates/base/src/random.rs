@@ -103,7 +103,7 @@ pub enum Draw<T = Duration> {
         /// A slot.
         slot: T,
     },
-    /// Heavy-tailed: P[X > x] = (least / x)^shape.
+    /// Heavy-tailed: `P(X > x) = (least / x)^shape`.
     Pareto {
         /// The mean.
         mean: T,
