@@ -461,8 +461,8 @@ macro_rules! typed {
 }
 typed! {
     Time: Duration, Size: Bytes, Rate: Rate, PerByte: PerByte, Integer: u64, Number: f64,
-    Text: String, Flag: bool, Draw: Draw, DrawBytes: Draw<Bytes>, Sizes: Vec<(Bytes, u64)>, Texts: Vec<String>,
-    Integers: Vec<u64>, Rates: Vec<(Duration, Option<Rate>)>,
+    Text: String, Flag: bool, Draw: Draw, DrawBytes: Draw<Bytes>, Sizes: Vec<(Bytes, u64)>,
+    Texts: Vec<String>, Integers: Vec<u64>, Rates: Vec<(Duration, Option<Rate>)>,
     Windows: Vec<(Duration, Duration)>,
 }
 impl Typed for Nested {

@@ -51,7 +51,8 @@ Examples:
   lastmeter repro E-64 --json     one row, for programs
   lastmeter repro theory          the simulator beside closed formulas of queueing theory
   lastmeter repro ns3 --scenario 'drop-tail 1,'
-                                  the simulator beside ns-3, where the room is a bandwidth-delay product
+                                  the simulator beside ns-3, where the room is a bandwidth-delay
+                                  product
   lastmeter repro dq-stress --out dq.html
                                   a page that plots the figures and steps through them
   lastmeter repro --out all.html  everything as one page

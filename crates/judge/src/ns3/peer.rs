@@ -103,8 +103,8 @@ pub(super) const FILE: &str = "experiments/ns3/ns3-3.37.csv";
 /// The top of a file that holds what ns-3 gave.
 pub const HEADER: &str = "\
 # What ns-3 3.37 (Debian's libns3-dev) gave: a peer's measurement, not a published value.
-# By crates/cli/peers/ns3_path.cc, with `lastmeter repro ns3 --measure FILE`; `mended` is which faults of
-# ns-3 (crates/cli/peers/ns3_mended.h) were mended, 0 for none: as it is shipped.
+# By crates/cli/peers/ns3_path.cc, with `lastmeter repro ns3 --measure FILE`; `mended` is which
+# faults of ns-3 (crates/cli/peers/ns3_mended.h) were mended, 0 for none: as it is shipped.
 # A class: its name, bytes that applications got of each connection, connections that ended, and the
 # seconds that those took together.
 scenario;mended;seed;served;dropped;wait in s;classes

@@ -86,10 +86,10 @@ impl Report {
         };
         format!(
             "{} of {} cells agree with ns-3 3.37 with its known faults mended; {mended} of these \
-             (\"mended\") do not with ns-3 as it is shipped. {} lie beyond: {} for a cause of ours, \
-             {} for one of theirs, {} for one unknown, {} not listed. Beyond is more than {BEYOND} \
-             times how far two halves of the same simulator's runs are apart (of both, as a root of \
-             the sum of squares), and more than {} %",
+             (\"mended\") do not with ns-3 as it is shipped. {} lie beyond: {} for a cause of \
+             ours, {} for one of theirs, {} for one unknown, {} not listed. Beyond is more than \
+             {BEYOND} times how far two halves of the same simulator's runs are apart (of both, as \
+             a root of the sum of squares), and more than {} %",
             count(|row| !row.beyond),
             self.rows.len(),
             count(|row| row.beyond),

@@ -448,10 +448,12 @@ fn choice(words: &'static [&'static str], text: &str) -> Decoded {
     }
 }
 
-const DRAWS: &str = "write \"5 us\", { exponential = \"5 us\" }, { uniform = [\"1 us\", \"9 us\"] }, \
-                     { either = [\"1 us\", \"31 us\"], first = 0.9 }, or a hyper-exponential, geometric, \
-                     pareto, log-normal or mix (`lastmeter kinds renewal`)";
-const DRAWS_OF_BYTES: &str = "write \"1 MB\", { exponential = \"1 MB\" }, { pareto = \"1 MB\", shape = 1.2 }, \
+const DRAWS: &str = "write \"5 us\", { exponential = \"5 us\" }, \
+                     { uniform = [\"1 us\", \"9 us\"] }, \
+                     { either = [\"1 us\", \"31 us\"], first = 0.9 }, or a hyper-exponential, \
+                     geometric, pareto, log-normal or mix (`lastmeter kinds renewal`)";
+const DRAWS_OF_BYTES: &str = "write \"1 MB\", { exponential = \"1 MB\" }, \
+     { pareto = \"1 MB\", shape = 1.2 }, \
      { log-normal = \"1 MB\", sigma = 1.0 } or { mix = [[\"10 kB\", 9], [\"1 MB\", 1]] }";
 
 const SIZES: &str = "write \"1500 B\", or sizes with weights: [[\"64 B\", 7], [\"1500 B\", 1]]";

@@ -137,7 +137,8 @@ pub(crate) const STAGE: &Page = &Page {
     ],
     source: "Indiresan 1997, section 4.3.4 and Fig 4.4 (E-50)",
     deviations: &["`crosses = { memory = 2 }` says how often each byte crosses which bus, in \
-         parallel with the stage's own work; the resource is blocked while it only waits for the bus."],
+         parallel with the stage's own work; the resource is blocked while it only waits for the \
+         bus."],
     example: EXAMPLE,
     ..Page::at(here!())
 };
@@ -184,7 +185,8 @@ pub(crate) const BUS: &Page = &Page {
 pub(crate) const ENGINE: &Page = &Page {
     name: "engine",
     family: Family::Resource,
-    what: "A DMA engine, a segmentation chip, an adapter's processor: works in parallel with the CPU.",
+    what: "A DMA engine, a segmentation chip, an adapter's processor: works in parallel with the \
+           CPU.",
     ports: "stages --> [by priority] --> unit 0 .. unit n-1",
     params: &[UNITS],
     example: EXAMPLE,

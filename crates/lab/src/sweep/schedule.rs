@@ -219,8 +219,8 @@ impl Until {
 }
 
 /// Does the runs of a sweep, as many at once as the runner has threads, until all are done or the runner's watch is
-/// stopped. Each row is passed to `keep`, from any thread, before that thread's next run; stopping loses no row that was
-/// kept.
+/// stopped. Each row is passed to `keep`, from any thread, before that thread's next run; stopping loses no row
+/// that was kept.
 ///
 /// # Errors
 /// The first error of `keep`, which ends the sweep.

@@ -40,8 +40,8 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
     out.push_str("<section aria-label=\"Counters\">\n<h2>Counters</h2>\n<details>");
     let shown = counted.len().min(COUNTERS_MAX);
     out.push_str(&format!(
-        "<summary>{shown} of {} that are not zero; <code>lastmeter kinds NAME</code> says what each \
-         counts</summary>\n",
+        "<summary>{shown} of {} that are not zero; <code>lastmeter kinds NAME</code> says what \
+         each counts</summary>\n",
         counted.len()
     ));
     let row = |counter: &&crate::Counter| {

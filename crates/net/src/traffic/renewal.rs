@@ -20,9 +20,9 @@ const PAGE: &Page = &Page {
         "Gaps, as any time or distribution: \"5 us\"; { exponential = \"5 us\" }; \
          { uniform = [\"1 us\", \"9 us\"] }; { either = [\"1 us\", \"31 us\"], first = 0.9 }; \
          { hyper-exponential = [\"1 us\", \"31 us\"], first = 0.9 }, with one of two means; \
-         { geometric = \"5 us\", slot = \"1 us\" }, in whole slots; { pareto = \"5 us\", shape = 1.5 } \
-         and { log-normal = \"5 us\", sigma = 1.0 }, with this mean; { mix = [[\"1 us\", 7], [\"9 us\", 1]] }, \
-         by weight.",
+         { geometric = \"5 us\", slot = \"1 us\" }, in whole slots; \
+         { pareto = \"5 us\", shape = 1.5 } and { log-normal = \"5 us\", sigma = 1.0 }, with this \
+         mean; { mix = [[\"1 us\", 7], [\"9 us\", 1]] }, by weight.",
     ],
     counters: &[("sent", "packets made")],
     example: one_way! {
