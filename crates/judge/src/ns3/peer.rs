@@ -7,7 +7,7 @@
 use super::Half;
 use super::found::{Class, Found, LEFT_OUT, is_bottleneck};
 use lastmeter_base::kind::Nested;
-use lastmeter_base::{Bytes, Duration, Rate};
+use lastmeter_base::{Bytes, Draw, Duration, Rate};
 use lastmeter_lab::experiment::{End, Experiment, Traffic};
 use lastmeter_repro::Error;
 use serde_json::Value;
@@ -53,7 +53,11 @@ fn flow(traffic: &Traffic, a: &str, b: &str) -> String {
     }
     let control = values.get::<String>("control");
     let connections = values.get::<u64>("connections");
-    let bytes = values.given::<Bytes>("bytes").map_or(0, |bytes| bytes.0);
+    let bytes = match values.given::<Draw<Bytes>>("bytes") {
+        Some(Draw::Constant(bytes)) => bytes.0,
+        // ns-3 is given no random sizes.
+        _ => 0,
+    };
     let spread = values.get::<Duration>("spread").as_ps() / 1000;
     format!("tcp {name} {a} {b} {control} {connections} {bytes} {spread}")
 }

@@ -132,7 +132,7 @@ mod tests {
         let thousand = "1..1000 / 1000";
         let texts: Vec<String> = ["a", "b", "c"].map(|key| format!("{key}={thousand}")).into();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        assert!(grid(&factors(&texts)).unwrap_err().contains("are most"));
+        assert!(grid(&factors(&texts)).unwrap_err().contains("the limit is"));
     }
 
     proptest! {
