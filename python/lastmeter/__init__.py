@@ -1,7 +1,7 @@
 """Accounts for the whole path from one application to another, hosts included.
 
 >>> import lastmeter as lm
->>> ledger = lm.load("first-path", set={"duration": "0.5 s"}).run().ledger
+>>> ledger = lm.load("first-path", set={"duration": "1 s"}).run().ledger
 >>> ledger.verdict["resource"]
 'bob.cpu'
 

@@ -20,7 +20,7 @@ import lastmeter as lm
 
 @pytest.fixture(scope="module")
 def ledger() -> lm.Ledger:
-    return lm.load("first-path", set={"duration": "0.5 s"}).run().ledger
+    return lm.load("first-path", set={"duration": "1 s"}).run().ledger
 
 
 def test_a_run_gives_a_balanced_ledger_with_a_verdict(ledger: lm.Ledger) -> None:
