@@ -269,7 +269,7 @@ impl Context {
         after: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let after = after.map(time).transpose()?.unwrap_or(Duration::ZERO);
-        let departs = self.now.saturating_add(after);
+        let departs = self.now + after;
         let packet = self.take(packet)?;
         self.act(Act::Send(port, packet, departs))
     }
@@ -308,7 +308,7 @@ impl Context {
     ) -> PyResult<()> {
         let timer = self.timer(timer)?;
         let at = match (after, at) {
-            (Some(after), None) => self.now.saturating_add(time(after)?),
+            (Some(after), None) => self.now + time(after)?,
             (None, Some(at)) => Time::START + time(at)?,
             _ => return Err(PyTypeError::new_err("give `after` or `at`")),
         };

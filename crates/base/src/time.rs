@@ -43,10 +43,6 @@ impl Time {
     pub const fn saturating_since(self, earlier: Time) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
-    /// `self + by`, or [`Time::MAX`] if that is out of range.
-    pub const fn saturating_add(self, by: Duration) -> Time {
-        Time(self.0.saturating_add(by.0))
-    }
 }
 
 impl Duration {
@@ -106,11 +102,12 @@ impl Duration {
     }
 }
 
+/// [`Time::MAX`] where the sum is beyond it: an event after 213 days never comes.
 impl Add<Duration> for Time {
     type Output = Time;
     #[inline]
     fn add(self, by: Duration) -> Time {
-        Time(self.0.checked_add(by.0).expect("time beyond 213 days"))
+        Time(self.0.saturating_add(by.0))
     }
 }
 impl AddAssign<Duration> for Time {

@@ -74,7 +74,7 @@ impl Arrivals {
         if !std::mem::replace(&mut self.is_sorted, true) {
             waiting.sort_unstable_by_key(|arrival| arrival.due);
         }
-        let end = key.at().saturating_add(self.delay);
+        let end = key.at() + self.delay;
         let is_known = |arrival: &&Arrival| arrival.due.at() < end && arrival.due.at() <= last;
         let known = waiting.iter().take_while(is_known).count();
         Some((waiting, known))

@@ -180,7 +180,7 @@ impl Rounds<'_> {
         let nexts = told.next.iter().map(|next| next.load(Ordering::Relaxed));
         let next = Time::from_ps(nexts.fold(self.end.as_ps(), u64::min)).max(now);
         // Events before `next + window` cannot be affected by what is yet to cross.
-        let last = (next.saturating_add(self.window).as_ps() - 1).max(next.as_ps());
+        let last = ((next + self.window).as_ps() - 1).max(next.as_ps());
         Some(Time::from_ps(last).min(self.end))
     }
 }

@@ -181,7 +181,7 @@ impl World {
         }
         let edge = &self.edges[(place.first_edge + u32::from(port.0)) as usize];
         // A departure beyond the range of time never arrives.
-        let at = departs.saturating_add(edge.delay);
+        let at = departs + edge.delay;
         if edge.stage != NO_STAGE {
             packet.visit(edge.stage, Duration::ZERO, edge.delay, Duration::ZERO);
         }

@@ -356,10 +356,24 @@ from = "alice"
 to = "bob"
 constant = { rate = "1000000 Tbit/s", size = "1 B" }
 packets = 1000
+[[traffic]]
+name = "tails"
+from = "alice"
+to = "bob"
+renewal = { gap = { pareto = "100000 s", shape = 1.01 }, size = "16 MiB" }
+[[traffic]]
+name = "transfers"
+from = "alice"
+to = "bob"
+start = "100000 s"
+tcp = { connections = 50000, gap = { log-normal = "100000 s", sigma = 8.0 }, spread = "100000 s", bytes = { pareto = "1 GiB", shape = 1.01 } }
 "#;
+    let tail = "nodes.slow.station.service={ pareto = \"100000 s\", shape = 1.01 }";
     for seed in 0..20 {
-        let experiment = parsed(text, &[&format!("seed={seed}")]);
-        run(&experiment, &Changes::NONE);
+        let seed = format!("seed={seed}");
+        for overrides in [&[seed.as_str()][..], &[seed.as_str(), tail]] {
+            run(&parsed(text, overrides), &Changes::NONE);
+        }
     }
 }
 

@@ -97,7 +97,7 @@ impl Fifo {
         let service = service(begins);
         self.idle += begins - self.free_at;
         self.busy += service;
-        self.free_at = begins.saturating_add(service);
+        self.free_at = begins + service;
         self.moved += len;
         self.accepted += 1;
         if !self.waiting.is_empty() {

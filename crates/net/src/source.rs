@@ -50,7 +50,7 @@ impl Header {
         packet.class = self.class;
         packet.ecn = self.ecn;
         packet.hops = self.hops;
-        packet.deadline = self.deadline.map_or(Time::START, |after| now.saturating_add(after));
+        packet.deadline = self.deadline.map_or(Time::START, |after| now + after);
         // Most packets are whole, and a division costs more than all the rest.
         packet.ends = self.cells <= 1 || (packet.seq + 1).is_multiple_of(self.cells);
     }

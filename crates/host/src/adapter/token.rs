@@ -80,7 +80,7 @@ impl Token {
                     self.excess = self.excess - self.holding * whole;
                     let gap = (self.rotation - self.holding).as_ps();
                     let away = Duration::from_ps(gap.saturating_mul(whole));
-                    self.state = State::Away { until: until.saturating_add(away) };
+                    self.state = State::Away { until: until + away };
                     return;
                 }
                 let left = self.holding - std::mem::take(&mut self.excess);

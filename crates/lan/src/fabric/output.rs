@@ -81,7 +81,7 @@ impl Way {
     fn accept(&mut self, now: Time, service: Duration) -> Time {
         let begins = self.free_at.max(now);
         self.busy += service;
-        self.free_at = begins.saturating_add(service);
+        self.free_at = begins + service;
         begins
     }
 
@@ -286,7 +286,7 @@ impl Queue {
         }
         let begins = self.free_at.max(arrives);
         self.busy += service;
-        self.free_at = begins.saturating_add(service);
+        self.free_at = begins + service;
         self.moved += len;
         self.accepted += 1;
         self.pending.push_back(Pending { arrives, begins, ends: self.free_at, len });

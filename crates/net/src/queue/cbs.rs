@@ -171,7 +171,7 @@ impl Queue for Cbs {
                 Some((slope, &credit)) if credit < 0 => {
                     let wait = (-credit).unsigned_abs().div_ceil(u128::from(slope.max(1)));
                     let wait = u64::try_from(wait).unwrap_or(u64::MAX);
-                    from.saturating_add(Duration::from_ps(wait))
+                    from + Duration::from_ps(wait)
                 }
                 _ => from,
             })

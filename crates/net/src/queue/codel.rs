@@ -98,7 +98,7 @@ impl Law {
         }
         match self.first_above_time {
             None => {
-                self.first_above_time = Some(now.saturating_add(options.interval));
+                self.first_above_time = Some(now + options.interval);
                 Some((packet, false))
             }
             Some(above) => Some((packet, now >= above)),
@@ -109,7 +109,7 @@ impl Law {
     fn next(&self, from: Time, options: &CodelOptions) -> Time {
         let interval = u128::from(options.interval.as_ps());
         let gap = (interval * interval / u128::from(self.count.max(1))).isqrt();
-        from.saturating_add(Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX)))
+        from + Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX))
     }
 
     /// RFC 8289 §5.4, `deque`. Victims go to the bank; marks are counted in `marked`.

@@ -144,9 +144,9 @@ impl DualPi2 {
             // Fig. 8, line 2a: the longer of both, so that L alone is controlled too.
             let delay = self.delay(self.update_at, C).max(self.delay(self.update_at, L));
             self.calculate(delay);
-            self.update_at = self.update_at.saturating_add(self.options.update);
+            self.update_at += self.options.update;
         }
-        self.update_at = now.saturating_add(self.options.update);
+        self.update_at = now + self.options.update;
     }
     fn calculate(&mut self, delay: f64) {
         let DualPi2Options { alpha, beta, target, .. } = self.options;

@@ -160,7 +160,7 @@ impl FlatWfq {
         if now < self.due && every.is_none_or(|every| self.passed < every) {
             return;
         }
-        self.due = now.saturating_add(period);
+        self.due = now + period;
         self.passed = 0;
         // The first traversal of the pipeline knows no activity yet.
         if pipelined && self.traversals > 0 {

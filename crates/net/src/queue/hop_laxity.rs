@@ -72,7 +72,7 @@ impl HopLaxity {
             deadline => {
                 let laxity = deadline.saturating_since(now) / u64::from(packet.hops.max(1));
                 // What is late already goes by how late it is.
-                if laxity.is_zero() { deadline.min(now) } else { now.saturating_add(laxity) }
+                if laxity.is_zero() { deadline.min(now) } else { now + laxity }
             }
         }
     }

@@ -116,9 +116,9 @@ impl Pie {
                 return;
             }
             self.calculate();
-            self.update_at = self.update_at.saturating_add(self.options.update);
+            self.update_at += self.options.update;
         }
-        self.update_at = now.saturating_add(self.options.update);
+        self.update_at = now + self.options.update;
     }
 
     /// RFC 8033 §4.2 and appendix A, `calculate_drop_prob`.

@@ -117,14 +117,14 @@ impl Rcsp {
         let last = &mut self.regulators[at].last;
         let (due, kept) = match self.options.control {
             Control::Rate { gap, burst } => {
-                let spaced = last.back().map_or(now, |last| last.saturating_add(gap));
+                let spaced = last.back().map_or(now, |&last| last + gap);
                 let (m, window) = burst.unwrap_or((1, Duration::ZERO));
                 let mean = last.len().checked_sub(m).map(|first| last[first]);
-                (spaced.max(mean.map_or(now, |mean| mean.saturating_add(window))), m)
+                (spaced.max(mean.map_or(now, |mean| mean + window)), m)
             }
             Control::Delay => {
                 let early = u64::try_from(packet.behind.saturating_neg()).unwrap_or(0);
-                let due = now.saturating_add(Duration::from_ps(early));
+                let due = now + Duration::from_ps(early);
                 (due.max(last.back().copied().unwrap_or(now)), 1)
             }
         };

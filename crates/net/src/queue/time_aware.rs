@@ -137,7 +137,7 @@ impl TimeAware {
         let waits = self.gates[class].iter().filter(|&&(from, _)| fits(from));
         let wait =
             waits.map(|&(from, _)| (from + self.cycle - phase - 1) % self.cycle + 1).min()?;
-        Some(at.saturating_add(Duration::from_ps(wait)))
+        Some(at + Duration::from_ps(wait))
     }
 
     /// When the first packet of a class may begin.

@@ -40,7 +40,7 @@ struct Clocks {
 
 impl Stamper for Clocks {
     fn stamp(&mut self, now: Time, at: usize, len: u64, weight: u64) -> Option<u64> {
-        let (rate, limit) = (self.rate, now.saturating_add(self.ahead).as_ps());
+        let (rate, limit) = (self.rate, (now + self.ahead).as_ps());
         let aux = entry(&mut self.aux, at);
         let next =
             (*aux).max(now.as_ps()) + rate.scale_floor(weight, 1).time_for(Bytes(len)).as_ps();

@@ -324,7 +324,7 @@ impl Network {
                     made,
                     born: logical,
                     logical,
-                    deadline: logical.saturating_add(bound),
+                    deadline: logical + bound,
                     hop: 0,
                     entered: self.now,
                     last: n as u64 + 1 == count,
@@ -384,7 +384,7 @@ impl Network {
         }
         let (outcome, due) = match item.owner {
             Owner::Channel(channel) => {
-                let due = item.born.saturating_add(self.channels[channel].contract.deadline);
+                let due = item.born + self.channels[channel].contract.deadline;
                 (&mut self.outcomes[channel], due)
             }
             Owner::BestEffort(flow) => (&mut self.effort_outcomes[flow], Time::MAX),
@@ -489,7 +489,7 @@ impl Network {
 fn shifted(at: Time, source: Duration, own: Duration) -> Time {
     match at {
         Time::MAX => at,
-        _ => Time::from_ps(at.saturating_add(source).as_ps().saturating_sub(own.as_ps())),
+        _ => Time::from_ps((at + source).as_ps().saturating_sub(own.as_ps())),
     }
 }
 

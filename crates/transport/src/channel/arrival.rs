@@ -36,7 +36,7 @@ impl LogicalArrivals {
     /// A message arrives at `now`: returns its logical arrival.
     pub fn arrive(&mut self, now: Time) -> Time {
         let logical = self.peek(now);
-        self.next = logical.saturating_add(self.interval);
+        self.next = logical + self.interval;
         logical
     }
     /// What [`LogicalArrivals::arrive`] would return.

@@ -123,7 +123,7 @@ impl Sender {
             };
             self.waiting.pop_front();
             if entered.packets > 0 {
-                let free = entered.logical.saturating_add(self.options.leaves);
+                let free = entered.logical + self.options.leaves;
                 self.taken.push_back((free, entered.packets));
             }
             match self.options.shaped && entered.logical > now {
@@ -153,7 +153,7 @@ impl Sender {
             packet.class = self.labels.class;
             packet.hops = self.labels.hops;
             packet.ecn = Ecn::NotCapable;
-            packet.deadline = logical.saturating_add(contract.deadline);
+            packet.deadline = logical + contract.deadline;
             packet.seq = self.seq;
             packet.tag = content_tag(self.labels.path.0, self.labels.flow.0, self.seq);
             packet.ends = index + 1 == count;

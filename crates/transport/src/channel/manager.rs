@@ -232,7 +232,7 @@ impl Manager {
             if entry.until <= now && entry.until < Time::MAX {
                 self.lapse(now, id);
             } else if self.waits(entry) && entry.again <= now {
-                let again = now.saturating_add(self.pause(entry));
+                let again = now + self.pause(entry);
                 self.repeat(id);
                 if let Some(entry) = self.entries.get_mut(&id) {
                     entry.again = again;
@@ -285,7 +285,7 @@ impl Manager {
     fn ask(&mut self, now: Time, id: ChannelId, request: Request) -> bool {
         let Request { contract, route, at, left, horizon } = request;
         let until = match self.times.lease {
-            Some(lease) => now.saturating_add(lease),
+            Some(lease) => now + lease,
             None => Time::MAX,
         };
         let mut entry = Entry {
@@ -298,7 +298,7 @@ impl Manager {
             slots: 0,
             slack: Duration::ZERO,
             state: State::Asking,
-            again: now.saturating_add(self.times.retry),
+            again: now + self.times.retry,
             until,
             route,
         };
@@ -392,7 +392,7 @@ impl Manager {
         }
         let links = entry.route.len() as u64 - 1;
         (entry.state, entry.slack) = (State::Committed, slack);
-        entry.again = now.saturating_add(self.times.retry);
+        entry.again = now + self.times.retry;
         let (contract, before) = (entry.contract, entry.before());
         if let (Some(bound), Some(link)) = (entry.bound, self.links.get_mut(&from)) {
             let more = with_slack(bound, slack, links, contract.interval_min);
@@ -464,10 +464,10 @@ impl Manager {
     fn wait_in(&mut self, now: Time, id: ChannelId, state: State) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.state = state;
-            entry.again = now.saturating_add(self.times.retry);
+            entry.again = now + self.times.retry;
             if let Some(lease) = self.times.lease {
                 // By then the neighbour's own lease is over.
-                entry.until = now.saturating_add(lease);
+                entry.until = now + lease;
             }
         }
         self.repeat(id);
@@ -476,7 +476,7 @@ impl Manager {
     fn end(&mut self, now: Time, id: ChannelId) {
         self.free(id);
         self.entries.remove(&id);
-        self.ended.insert(id, now.saturating_add(self.times.remember));
+        self.ended.insert(id, now + self.times.remember);
     }
 
     /// Whether an entry retransmits something.
@@ -533,7 +533,7 @@ impl Manager {
 
     fn extend(&mut self, now: Time, id: ChannelId) {
         if let (Some(entry), Some(lease)) = (self.entries.get_mut(&id), self.times.lease) {
-            entry.until = now.saturating_add(lease);
+            entry.until = now + lease;
         }
     }
 

@@ -228,12 +228,12 @@ impl Node {
         let message = sending.messages;
         sending.messages += 1;
         let port = self.ports.get_mut(&sending.next).ok_or(Unsent::NoLink)?;
-        let due = logical.saturating_add(contract.deadline);
+        let due = logical + contract.deadline;
         for (index, len) in contract.cut(len).take(enter as usize).enumerate() {
             let part = Part { message, index: index as u32, count: count as u32 };
             let stream = Stream::Channel(id);
             let frame = Frame { stream, to: sending.to, part, len, logical, due };
-            port.scheduler.enqueue_real_time(logical, logical.saturating_add(bound), frame);
+            port.scheduler.enqueue_real_time(logical, logical + bound, frame);
         }
         Ok(message)
     }
@@ -308,7 +308,7 @@ impl Node {
     /// is the guarantee of that neighbour's link, including propagation, by which its logical arrival moves.
     pub fn arrive(&mut self, now: Time, mut frame: Frame, before: Duration) {
         if frame.due < Time::MAX {
-            frame.logical = frame.logical.saturating_add(before);
+            frame.logical += before;
         }
         if frame.to.node == self.id {
             return self.deliver(now, &frame);
@@ -318,7 +318,7 @@ impl Node {
                 // Packets of a channel that has ended here are not forwarded.
                 let Some((Some(next), Some(bound))) = self.manager.way(id) else { return };
                 if let Some(port) = self.ports.get_mut(&next) {
-                    let due = frame.logical.saturating_add(bound);
+                    let due = frame.logical + bound;
                     port.scheduler.enqueue_real_time(frame.logical, due, frame);
                 }
             }

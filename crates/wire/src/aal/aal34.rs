@@ -280,7 +280,7 @@ impl Reassembler {
     /// Loses every packet whose time has run out.
     pub fn expire(&mut self, now: Time) {
         let timeout = self.options.timeout;
-        let due = |partial: &Partial| partial.started.saturating_add(timeout) <= now;
+        let due = |partial: &Partial| partial.started + timeout <= now;
         let cells = self.partials.values().filter(|partial| due(partial));
         let cells: u64 = cells.map(|partial| partial.cells).sum();
         self.partials.retain(|_, partial| !due(partial));

@@ -185,7 +185,7 @@ impl System<'_> {
             let lens = (0..enter).map(|n| Bytes((len.0 - n * most).min(most)));
             let id = self.came[at].len() as u64;
             self.came[at].push(now);
-            let deadline = flow.deadline.map_or(Time::MAX, |d| logical.saturating_add(d));
+            let deadline = flow.deadline.map_or(Time::MAX, |d| logical + d);
             let message = Message { id, logical, deadline, packets: lens.collect() };
             self.handlers.message(now, at, message);
         }

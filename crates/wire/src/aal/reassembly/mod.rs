@@ -362,7 +362,7 @@ impl Reassembler {
     /// When [`Reassembler::expire`] has something to do.
     pub fn deadline(&self) -> Option<Time> {
         let slot = self.slots.get(self.oldest as usize)?;
-        Some(slot.started.saturating_add(self.options.timeout))
+        Some(slot.started + self.options.timeout)
     }
 
     /// Adds a cell to its PDU; `ends` is the last cell's congestion bit.
