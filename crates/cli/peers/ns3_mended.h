@@ -325,7 +325,8 @@ class Cubic9438 : public TcpCongestionOps
 
     void PktsAcked(Ptr<TcpSocketState>, uint32_t, const Time& rtt) override
     {
-        m_rtt = rtt.GetSeconds();
+        const double sample = rtt.GetSeconds();
+        m_rtt = m_rtt == 0 ? sample : 0.875 * m_rtt + 0.125 * sample;
     }
 
     void CongestionStateSet(Ptr<TcpSocketState> tcb,
