@@ -421,6 +421,10 @@ impl Values {
     pub fn insert(&mut self, name: &'static str, value: Value) {
         self.0.insert(name, value);
     }
+    /// Sets those of `others`.
+    pub fn extend(&mut self, others: Values) {
+        self.0.extend(others.0);
+    }
     /// Whether there is a value.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)

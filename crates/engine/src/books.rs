@@ -262,6 +262,8 @@ pub struct PathBook {
     pub first_offered: Option<Time>,
     /// When the last packet was delivered.
     pub last_delivered: Time,
+    /// Packets already on their way when the books were opened anew.
+    pub carried: i64,
     /// Packets that arrived after a later one of their flow.
     pub reordered: u64,
     /// Packets whose content was not what their source sent.
@@ -298,6 +300,26 @@ impl PathBook {
         let mut total = Count::default();
         self.dropped.values().for_each(|&count| total.merge(count));
         total
+    }
+
+    /// Packets still on their way.
+    pub fn held(&self) -> u64 {
+        self.on_the_way().max(0) as u64
+    }
+
+    /// The same in a partition's account: negative where packets end that are made in another.
+    fn on_the_way(&self) -> i64 {
+        let ended = self.delivered.packets + self.dropped_total().packets;
+        self.carried + self.offered.packets as i64 - ended as i64
+    }
+
+    /// Begins anew; packets on their way will be entered with all that has happened to them.
+    fn reopen(&mut self) {
+        let carried = self.on_the_way();
+        let old = std::mem::take(self);
+        let PathBook { first_end, previous, previous_elsewhere, .. } = old;
+        *self =
+            PathBook { carried, first_end, previous, previous_elsewhere, ..PathBook::default() };
     }
 
     #[inline]
@@ -350,6 +372,7 @@ impl PathBook {
     fn merge(&mut self, other: &PathBook) {
         self.offered.merge(other.offered);
         self.delivered.merge(other.delivered);
+        self.carried += other.carried;
         self.useful += other.useful;
         self.latency.merge(&other.latency);
         self.variation.merge(&other.variation);
@@ -390,6 +413,17 @@ impl ResourceUse {
     pub fn busy(&self) -> u128 {
         self.by_stage.values().sum()
     }
+
+    /// Takes away what was used before.
+    fn subtract(&mut self, before: &ResourceUse) {
+        for (stage, busy) in &before.by_stage {
+            *self.by_stage.entry(*stage).or_default() -= busy;
+        }
+        self.by_stage.retain(|_, busy| *busy > 0);
+        self.blocked -= before.blocked;
+        self.idle -= before.idle;
+        self.moved -= before.moved;
+    }
 }
 
 /// The books of a run, or of one of its partitions.
@@ -417,6 +451,11 @@ impl Books {
             resources: vec![ResourceUse::default(); resources],
             ..Books::default()
         }
+    }
+
+    /// Begins the books of all paths anew, as at the end of a warm-up.
+    pub(crate) fn reopen(&mut self) {
+        self.paths.iter_mut().for_each(PathBook::reopen);
     }
 
     #[inline]
@@ -475,6 +514,11 @@ impl Books {
                 *mine.by_stage.entry(stage).or_default() += busy;
             }
         }
+    }
+
+    /// Takes away what each resource was used `before`, as at the end of a warm-up.
+    pub(crate) fn subtract(&mut self, before: &[ResourceUse]) {
+        self.resources.iter_mut().zip(before).for_each(|(used, before)| used.subtract(before));
     }
 
     /// Checks every balance that the ledger guarantees.

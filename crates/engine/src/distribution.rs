@@ -15,7 +15,7 @@ use lastmeter_base::Duration;
 /// let p99 = waits.percentile(0.99).as_secs_f64();
 /// assert!((p99 / 99e-6 - 1.0).abs() < 0.01);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     count: u64,
     sum: u128,
@@ -63,6 +63,23 @@ impl Distribution {
         self.sum += other.sum;
         self.greatest = self.greatest.max(other.greatest);
         self.least_complement = self.least_complement.max(other.least_complement);
+    }
+
+    /// Takes away the values of `other`, all of which must be among these. Minimum and maximum are then known
+    /// as exactly as their bucket.
+    pub fn subtract(&mut self, other: &Distribution) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, theirs)| *mine -= theirs);
+        self.count -= other.count;
+        self.sum -= other.sum;
+        let filled = |(_, count): &(usize, &u64)| **count > 0;
+        let least = self.buckets.iter().enumerate().find(filled);
+        let most = self.buckets.iter().enumerate().rfind(filled);
+        let (Some((least, _)), Some((most, _))) = (least, most) else {
+            return *self = Distribution::default();
+        };
+        let (start, width) = range_of(most);
+        self.greatest = self.greatest.min(start + (width - 1));
+        self.least_complement = self.least_complement.min(u64::MAX - range_of(least).0);
     }
 
     /// Number of values.

@@ -1,6 +1,7 @@
 //! Elements, and their reports at the end of a run.
 
-use crate::{Context, Meter, Series};
+use crate::run::Levels;
+use crate::{Context, Level, Meter, Series};
 use lastmeter_base::{FlowId, NodeId, Packet, PathId, Time};
 
 /// An element of the graph.
@@ -150,6 +151,7 @@ pub struct Report {
     pub(crate) waiting: u64,
     pub(crate) counters: Vec<(&'static str, u64)>,
     pub(crate) meters: Vec<Meter>,
+    pub(crate) levels: Levels,
     pub(crate) series: Vec<(&'static str, &'static str, Series)>,
     pub(crate) transfers: Vec<Transfer>,
 }
@@ -186,6 +188,10 @@ impl Report {
     /// A counter or gauge, for people and programs to read.
     pub fn count(&mut self, name: &'static str, value: u64) {
         self.counters.push((name, value));
+    }
+    /// How long a quantity had which value, with its unit: `ps` for a time, else a word.
+    pub fn level(&mut self, name: &'static str, unit: &'static str, level: &Level) {
+        self.levels.push((name, unit, level.until(self.now)));
     }
     /// A quantity over time, and its unit: `ps` for a time, else a word.
     pub fn series(&mut self, name: &'static str, unit: &'static str, series: &Series) {

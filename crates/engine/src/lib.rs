@@ -24,6 +24,7 @@ mod error;
 mod events;
 mod graph;
 mod heap;
+mod level;
 mod meter;
 mod parallel;
 mod rounds;
@@ -45,8 +46,9 @@ pub use element::{
 };
 pub use error::Error;
 pub use graph::{EDGES_MAX, ELEMENTS_MAX, Graph};
+pub use level::Level;
 pub use meter::Meter;
 pub use parallel::{Parallel, Serial};
-pub use run::{ElementReport, Engine, Outcome, PROGRESS_LIMIT};
+pub use run::{ElementReport, Engine, Levels, Outcome, PROGRESS_LIMIT};
 pub use series::{STEPS_MAX, Series};
 pub use trace::{TRACE_MAX, TraceEvent, TraceKind};

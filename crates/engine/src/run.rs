@@ -1,14 +1,17 @@
 //! Running a graph, and the outcome.
 
 use crate::arrivals::{Arrival, Runner};
-use crate::books::{Books, PathInfo, ResourceInfo, StageInfo};
+use crate::books::{Books, PathInfo, ResourceInfo, ResourceUse, StageInfo};
 use crate::clock::{Clock, Wake};
 use crate::edges::End;
 use crate::ends::Ending;
 use crate::events::{Key, Target};
 use crate::trace::{TraceEvent, TraceKind};
 use crate::world::World;
-use crate::{Context, Element, ElementId, Error, Graph, PortId, Report, Series, TimerId, Transfer};
+use crate::{
+    Context, Distribution, Element, ElementId, Error, Graph, PortId, Report, Series, TimerId,
+    Transfer,
+};
 use lastmeter_base::{Packet, Time};
 
 /// Handlers that may run at one instant before the run counts as making no progress.
@@ -27,6 +30,15 @@ pub struct Engine {
     paths: Vec<PathInfo>,
     pub(crate) now: Time,
     pub(crate) stopped: bool,
+    warm_up: WarmUp,
+}
+
+/// What the outcome leaves out: the beginning of the run.
+#[derive(Default)]
+struct WarmUp {
+    until: Time,
+    resources: Vec<ResourceUse>,
+    levels: Vec<Levels>,
 }
 
 /// The elements that one thread runs. Each event writes to it: no two share a cache line, nor an adjacent
@@ -48,6 +60,8 @@ pub(crate) struct Partition {
 pub struct Outcome {
     /// When it ended.
     pub now: Time,
+    /// Until when books, resources and levels were left out; counters, series and transfers never are.
+    pub since: Time,
     /// Whether it was stopped before its end.
     pub stopped: bool,
     /// Number of handlers run.
@@ -70,6 +84,9 @@ pub struct Outcome {
     pub trace_left_out: u64,
 }
 
+/// Quantities with their names and units, and how many picoseconds each had which value.
+pub type Levels = Vec<(&'static str, &'static str, Distribution)>;
+
 /// An element's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementReport {
@@ -79,6 +96,8 @@ pub struct ElementReport {
     pub held: u64,
     /// Its counters.
     pub counters: Vec<(&'static str, u64)>,
+    /// How long quantities had which value, each with its name and unit.
+    pub levels: Levels,
     /// Quantities over time, each with its name and unit.
     pub series: Vec<(&'static str, &'static str, Series)>,
     /// Its transfers, in the order in which it reported them.
@@ -104,7 +123,21 @@ impl Engine {
         (stages, resources, paths): (Vec<StageInfo>, Vec<ResourceInfo>, Vec<PathInfo>),
     ) -> Engine {
         let (now, stopped) = (Time::START, false);
-        Engine { partitions, lookahead, names, stages, resources, paths, now, stopped }
+        let warm_up = WarmUp::default();
+        Engine { partitions, lookahead, names, stages, resources, paths, now, stopped, warm_up }
+    }
+
+    /// The present instant.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Leaves what has happened so far out of the outcome: the warm-up of a run whose steady state counts.
+    pub fn leave_out(&mut self) {
+        let Collected { books, elements, .. } = self.collect();
+        let levels = elements.into_iter().map(|element| element.levels).collect();
+        self.warm_up = WarmUp { until: self.now, resources: books.resources, levels };
+        self.partitions.iter_mut().for_each(|partition| partition.world.books.reopen());
     }
 
     /// Runs up to and including `end`, on any clock, in this thread.
@@ -176,9 +209,9 @@ impl Engine {
                 report.meters.iter().for_each(|meter| books.enter_meter(meter));
                 held += report.held;
                 let name = self.names[place.id.0 as usize].clone();
-                let Report { held, waiting, counters, series, transfers, .. } = report;
+                let Report { held, waiting, counters, levels, series, transfers, .. } = report;
                 let held = held + waiting;
-                let report = ElementReport { name, held, counters, series, transfers };
+                let report = ElementReport { name, held, counters, levels, series, transfers };
                 reports[place.id.0 as usize] = Some(report);
             }
             books.merge(&partition.world.books);
@@ -201,10 +234,18 @@ impl Collected {
         engine: &Engine,
         (stages, resources, paths): (Vec<StageInfo>, Vec<ResourceInfo>, Vec<PathInfo>),
     ) -> Result<Outcome, Error> {
-        let Collected { books, held, handled, elements } = self;
+        let Collected { mut books, held, handled, mut elements } = self;
         books.check(engine.now, held, &paths, &resources)?;
+        let WarmUp { until, resources: before, levels } = &engine.warm_up;
+        books.subtract(before);
+        for (element, before) in elements.iter_mut().zip(levels) {
+            for ((_, _, level), (_, _, before)) in element.levels.iter_mut().zip(before) {
+                level.subtract(before);
+            }
+        }
         Ok(Outcome {
             now: engine.now,
+            since: *until,
             stopped: engine.stopped,
             handled,
             books,

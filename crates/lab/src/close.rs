@@ -2,7 +2,7 @@
 
 use lastmeter_engine::{Count as EngineCount, Distribution, Outcome, PathBook, Row};
 use lastmeter_ledger::{
-    Count, Counter, Deadlines, Latency, Ledger, Path, Place, Provenance, Quantile, Resource,
+    Count, Counter, Deadlines, Latency, Ledger, Level, Path, Place, Provenance, Quantile, Resource,
     Series, Stage, Step, Times, Totals, Transfer, Transfers,
 };
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub struct Close {
 
 /// Makes the ledger of a run, without verdict and what-ifs.
 pub fn close(outcome: &Outcome, close: Close) -> Ledger {
-    let duration = outcome.now.since_start().as_secs_f64();
+    let duration = (outcome.now - outcome.since).as_secs_f64();
     let paths: Vec<Path> = outcome
         .paths
         .iter()
@@ -36,9 +36,11 @@ pub fn close(outcome: &Outcome, close: Close) -> Ledger {
     let provenance = Provenance { partial: outcome.stopped, ..close.provenance };
     let mut ledger = Ledger::new(close.title, duration, paths, resources(outcome), provenance);
     ledger.balance.packets_residual = made - found;
+    ledger.warm_up = Some(outcome.since.since_start().as_secs_f64()).filter(|time| *time > 0.0);
+    ledger.levels = levels(outcome);
     ledger.series = series(outcome);
     ledger.counters = counters(outcome);
-    ledger.transfers = transfers(outcome, duration);
+    ledger.transfers = transfers(outcome);
     ledger
 }
 
@@ -69,6 +71,27 @@ fn series(outcome: &Outcome) -> Vec<Series> {
     .collect()
 }
 
+fn levels(outcome: &Outcome) -> Vec<Level> {
+    let all = outcome.elements.iter();
+    let all = all.flat_map(|element| element.levels.iter().map(move |one| (element, one)));
+    all.filter(|(_, (_, _, lasted))| lasted.count() > 0)
+        .map(|(element, (name, unit, lasted))| {
+            let (unit, scale) = if *unit == "ps" { ("s", 1e-12) } else { (*unit, 1.0) };
+            let at = |share| lasted.percentile(share).as_ps() as f64 * scale;
+            Level {
+                name: format!("{}: {name}", element.name),
+                unit: unit.to_owned(),
+                mean: lasted.sum() as f64 / lasted.count() as f64 * scale,
+                least: lasted.min().as_ps() as f64 * scale,
+                p50: at(0.5),
+                p90: at(0.9),
+                p99: at(0.99),
+                most: lasted.max().as_ps() as f64 * scale,
+            }
+        })
+        .collect()
+}
+
 fn counters(outcome: &Outcome) -> Vec<Counter> {
     let all = outcome.elements.iter();
     let all = all.flat_map(|element| element.counters.iter().map(move |one| (element, *one)));
@@ -81,7 +104,8 @@ fn counters(outcome: &Outcome) -> Vec<Counter> {
 }
 
 /// By class of traffic, whichever hosts they are between.
-fn transfers(outcome: &Outcome, duration: f64) -> Vec<Transfers> {
+fn transfers(outcome: &Outcome) -> Vec<Transfers> {
+    let end = outcome.now.since_start().as_secs_f64();
     let mut by_class: BTreeMap<&str, Vec<Transfer>> = BTreeMap::new();
     for one in outcome.elements.iter().flat_map(|element| &element.transfers) {
         let seconds = |time: lastmeter_base::Time| time.since_start().as_secs_f64();
@@ -91,7 +115,7 @@ fn transfers(outcome: &Outcome, duration: f64) -> Vec<Transfers> {
             seconds(one.began),
             completed,
             one.bytes,
-            duration,
+            end,
         ));
     }
     by_class.into_iter().map(|(name, each)| Transfers::new(name, each)).collect()
@@ -181,7 +205,7 @@ fn totals(outcome: &Outcome, book: &PathBook, duration: f64) -> Totals {
     Totals {
         offered: Some(count(book.offered)),
         dropped: Some(count(dropped)),
-        held: Some(book.offered.packets - book.delivered.packets - dropped.packets),
+        held: Some(book.held()),
         loss: Some(dropped.packets as f64 / offered),
         latency: (book.delivered.packets > 0).then_some(latency),
         jitter: Some(book.variation.mean()),
@@ -213,7 +237,8 @@ fn resources(outcome: &Outcome) -> Vec<Resource> {
         .iter()
         .zip(&outcome.books.resources)
         .map(|(info, used)| {
-            let elapsed = u128::from(outcome.now.as_ps()) * u128::from(info.units);
+            let elapsed =
+                u128::from((outcome.now - outcome.since).as_ps()) * u128::from(info.units);
             let share = |time: u128| time as f64 / elapsed.max(1) as f64;
             let stage_name = |stage: u32| outcome.stages[stage as usize].name.clone();
             let by_stage =

@@ -120,6 +120,8 @@ pub struct RunOptions {
 /// An experiment that has been built but has not run.
 pub struct Prepared {
     engine: Engine,
+    /// Until it is over.
+    warm_up: Option<Time>,
     end: Time,
     captures: Captures,
 }
@@ -140,7 +142,8 @@ pub fn prepare(
     built.graph.collecting = manner.collecting;
     let end = built.end;
     let engine = built.graph.build(manner.threads).map_err(Failure::Engine)?;
-    Ok(Prepared { engine, end, captures })
+    let warm_up = Some(Time::START + experiment.warm_up).filter(|end| *end > Time::START);
+    Ok(Prepared { engine, warm_up, end, captures })
 }
 
 impl Prepared {
@@ -149,6 +152,13 @@ impl Prepared {
     /// # Errors
     /// If the model makes no progress.
     pub fn run(&mut self, control: &Arc<Control>, parallel: &dyn Parallel) -> Result<(), Failure> {
+        if let Some(warm) = self.warm_up.take_if(|warm| *warm <= self.end) {
+            self.engine.run_parallel(warm, control, parallel).map_err(Failure::Engine)?;
+            if control.stopped() {
+                return Ok(());
+            }
+            self.engine.leave_out();
+        }
         self.engine.run_parallel(self.end, control, parallel).map_err(Failure::Engine)
     }
 

@@ -18,7 +18,8 @@ pub fn experiment(registry: &Registry) -> Value {
     let mut root = table(pages::EXPERIMENT.what, pages::EXPERIMENT.params, None);
     let mut node = table(pages::NODE.what, pages::NODE.params, Some(Family::Node));
     node["description"] = json!("A node, or several identical ones.");
-    let link = table(pages::LINK.what, pages::LINK.params, None);
+    let mut link = table(pages::LINK.what, pages::LINK.params, None);
+    link["properties"][pages::BACK.name] = table(pages::BACK.what, pages::BACK.params, None);
     let traffic = table(pages::TRAFFIC.what, pages::TRAFFIC.params, Some(Family::Traffic));
     let list = |page: &Page, items: Value| {
         let what = page.what;

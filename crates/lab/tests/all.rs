@@ -12,4 +12,5 @@ mod historic;
 mod kinds;
 mod metamorphic;
 mod reception;
+mod steady;
 mod sweep;

@@ -26,5 +26,5 @@ mod shape;
 pub mod terminal;
 mod types;
 
-pub use observations::{Counter, Rates, Series, Step, TRANSFERS_MAX, Transfer, Transfers};
+pub use observations::{Counter, Level, Rates, Series, Step, TRANSFERS_MAX, Transfer, Transfers};
 pub use types::*;

@@ -42,6 +42,27 @@ pub struct Counter {
     pub value: u64,
 }
 
+/// For how long a quantity had which value: the share of the time counts, not how often it changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Level {
+    /// Of which element, and what: `alice->bob: length`.
+    pub name: String,
+    /// `packets`, `s`.
+    pub unit: String,
+    /// Its mean over time.
+    pub mean: f64,
+    /// The least.
+    pub least: f64,
+    /// What it did not exceed for half of the time.
+    pub p50: f64,
+    /// For nine tenths of it.
+    pub p90: f64,
+    /// For 99 hundredths of it.
+    pub p99: f64,
+    /// The greatest.
+    pub most: f64,
+}
+
 /// The transfers of one traffic: connections from opening to the acknowledgement of their last byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Transfers {

@@ -41,6 +41,8 @@ pub enum Table {
     Latencies,
     /// A row for each step of each quantity over time.
     Series,
+    /// A row for each quantity whose shares of time are known.
+    Levels,
     /// A row for each counter of each element.
     Counters,
     /// A row for each transfer.
@@ -49,7 +51,7 @@ pub enum Table {
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 10] = [
+    pub const ALL: [Table; 11] = [
         Table::Paths,
         Table::Stages,
         Table::Drops,
@@ -58,6 +60,7 @@ impl Table {
         Table::WhatIfs,
         Table::Latencies,
         Table::Series,
+        Table::Levels,
         Table::Counters,
         Table::Transfers,
     ];
@@ -78,6 +81,7 @@ impl Table {
             Table::WhatIfs => "what_ifs",
             Table::Latencies => "latencies",
             Table::Series => "series",
+            Table::Levels => "levels",
             Table::Counters => "counters",
             Table::Transfers => "transfers",
         }
@@ -94,6 +98,7 @@ impl Table {
             Table::WhatIfs => what_ifs(ledger),
             Table::Latencies => latencies(ledger),
             Table::Series => series(ledger),
+            Table::Levels => levels(ledger),
             Table::Counters => counters(ledger),
             Table::Transfers => transfers(ledger),
         }
@@ -290,6 +295,20 @@ fn series(ledger: &Ledger) -> Columns {
     columns.real("at", &rows, |row| row.1.at);
     columns.real("least", &rows, |row| row.1.least);
     columns.real("most", &rows, |row| row.1.most);
+    columns
+}
+
+fn levels(ledger: &Ledger) -> Columns {
+    let rows = &ledger.levels;
+    let mut columns = begun(ledger, rows);
+    columns.text("quantity", rows, |row| &row.name);
+    columns.text("unit", rows, |row| &row.unit);
+    columns.real("mean", rows, |row| row.mean);
+    columns.real("least", rows, |row| row.least);
+    columns.real("p50", rows, |row| row.p50);
+    columns.real("p90", rows, |row| row.p90);
+    columns.real("p99", rows, |row| row.p99);
+    columns.real("most", rows, |row| row.most);
     columns
 }
 

@@ -4,7 +4,7 @@
 //! [`SCHEMA`]. What was not measured is absent: a zero is a measured zero. Values are SI base units (seconds, bits
 //! per second, bytes, packets); names carry no unit. Maps are ordered, so that equal runs give equal bytes.
 
-use crate::{Counter, Series, Transfers};
+use crate::{Counter, Level, Series, Transfers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,8 +19,11 @@ pub struct Ledger {
     pub schema: String,
     /// What was run, in the experiment's own words.
     pub title: String,
-    /// How long the run was, in seconds of its own time.
+    /// How long the run was, in seconds of its own time, without its warm-up.
     pub duration: f64,
+    /// Seconds at the beginning that this account leaves out, except from counters, series and transfers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<f64>,
     /// One for each path and class of traffic.
     pub paths: Vec<Path>,
     /// Every CPU, bus, engine and wire.
@@ -41,6 +44,9 @@ pub struct Ledger {
     /// Quantities that elements recorded over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
+    /// For how long quantities had which value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<Level>,
     /// What elements counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<Counter>,
@@ -511,6 +517,7 @@ impl Ledger {
             schema: SCHEMA.to_owned(),
             title: title.into(),
             duration,
+            warm_up: None,
             paths,
             resources,
             verdict: None,
@@ -520,6 +527,7 @@ impl Ledger {
             provenance,
             notes: Vec::new(),
             series: Vec::new(),
+            levels: Vec::new(),
             counters: Vec::new(),
             transfers: Vec::new(),
         }

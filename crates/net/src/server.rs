@@ -17,7 +17,7 @@ use lastmeter_base::{
 };
 use lastmeter_engine::site::{NodeKind, Ports, Site, Stage};
 use lastmeter_engine::{
-    Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, TimerId,
+    Context, Element, Error, Level, Meter, PortId, Report, ResourceId, ResourceKind, TimerId,
 };
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ pub const PAGE: &Page = &Page {
             .is("how long each packet keeps the server busy"),
         Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
             .is("where packets wait for it"),
+        queue::LENGTH,
     ],
     source: "Kleinrock, Queueing Systems, Volume 1, 1975: with Poisson traffic and exponential \
              service it is M/M/1",
@@ -59,7 +60,9 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let stage = site.stage("service", Some(&resource));
     let service = Service::Draw(values.get("service")).at(&stage);
     let queue: Nested = values.get("queue");
-    let server = queue::serve(&queue, &queue::Site::of(site), service, stage.id, resource.id);
+    let place = queue::Site::of(site);
+    let place = queue::Site { records_length: values.get("queue-length"), ..place };
+    let server = queue::serve(&queue, &place, service, stage.id, resource.id);
     site.add_boxed(server).map(Ports::through)
 }
 
@@ -133,6 +136,8 @@ pub struct Server<Q> {
     refused: u64,
     dropped: u64,
     packets_most: u64,
+    /// How many packets wait, if that is to be recorded.
+    length: Option<Box<Level>>,
 }
 
 const FREE: TimerId = TimerId(0);
@@ -152,6 +157,21 @@ impl<Q: Queue> Server<Q> {
             refused: 0,
             dropped: 0,
             packets_most: 0,
+            length: None,
+        }
+    }
+
+    /// Records how long the queue had which length.
+    #[must_use]
+    pub fn recording_length(mut self, records: bool) -> Server<Q> {
+        self.length = records.then(Box::default);
+        self
+    }
+
+    #[inline]
+    fn note_length(&mut self, now: Time) {
+        if let Some(length) = &mut self.length {
+            length.set(now, self.queue.packets());
         }
     }
 
@@ -217,12 +237,14 @@ impl<Q: Queue> Element for Server<Q> {
             cx.arm(FREE, self.not_before);
         }
         self.packets_most = self.packets_most.max(self.queue.packets());
+        self.note_length(cx.now());
     }
 
     #[inline]
     fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
         self.awaited = false;
         self.serve(cx);
+        self.note_length(cx.now());
     }
 
     fn report(&self, out: &mut Report) {
@@ -236,6 +258,9 @@ impl<Q: Queue> Element for Server<Q> {
         out.count("refused", self.refused);
         out.count("dropped", self.dropped);
         out.count("packets_most", self.packets_most);
+        if let Some(length) = &self.length {
+            out.level("length", "packets", length);
+        }
         self.queue.counts(&mut |name, value| out.count(name, value));
     }
 }

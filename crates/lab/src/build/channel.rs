@@ -97,7 +97,7 @@ impl Builder<'_, '_> {
     /// A link as admission control sees it; `None` if it has no rate, and so no queueing delay.
     fn link(&self, hop: usize) -> Result<Option<(Link, Method)>, Fault> {
         let hop = &self.network.hops[hop];
-        let values = &self.experiment.links[hop.link].values;
+        let values = self.link_values(hop);
         let Some(rate) = values.given::<Rate>("rate") else { return Ok(None) };
         let refused = |queue: &str| {
             let found = format!("`{}` has a {queue} queue, which guarantees no delay", hop.name);
@@ -127,7 +127,7 @@ impl Builder<'_, '_> {
 
     /// The part of the deadline taken by hops without a rate.
     fn wireless(&self, hops: &[usize]) -> Duration {
-        let link = |&hop: &usize| &self.experiment.links[self.network.hops[hop].link].values;
+        let link = |&hop: &usize| self.link_values(&self.network.hops[hop]);
         let without = hops.iter().map(link).filter(|values| !values.has("rate"));
         without.map(|values| values.get::<Duration>("delay")).sum()
     }
@@ -222,12 +222,11 @@ impl Builder<'_, '_> {
 
     /// An equal part of the deadline for each link with a rate, without a guarantee.
     fn equal_parts(&self, asking: &Asking) -> Vec<Duration> {
-        let has_wire =
-            |hop: &usize| self.experiment.links[self.network.hops[*hop].link].values.has("rate");
+        let has_wire = |hop: &usize| self.link_values(&self.network.hops[*hop]).has("rate");
         let wires = asking.hops.iter().filter(|hop| has_wire(hop)).count() as u64;
         let links = asking.hops.iter().map(|&hop| &self.network.hops[hop]);
-        let delay = |link: usize| self.experiment.links[link].values.get::<Duration>("delay");
-        let delays: Duration = links.map(|hop| delay(hop.link)).sum();
+        let delays: Duration =
+            links.map(|hop| self.link_values(hop).get::<Duration>("delay")).sum();
         let left =
             asking.contract.deadline.saturating_sub(delays + asking.hosts.0 + asking.hosts.1);
         let part = left / wires.max(1);
@@ -252,7 +251,7 @@ impl Builder<'_, '_> {
                 let promise = Promise { path, flow: id, arrives: left, due };
                 self.promises.entry(hop.name.clone()).or_default().push(promise);
             }
-            left = due.saturating_sub(self.experiment.links[hop.link].values.get("delay"));
+            left = due.saturating_sub(self.link_values(hop).get("delay"));
         }
     }
 }

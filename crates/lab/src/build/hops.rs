@@ -25,7 +25,7 @@ struct Entrance {
     stage: Option<StageId>,
 }
 
-impl Builder<'_, '_> {
+impl<'a> Builder<'a, '_> {
     /// Builds every hop in use, and connects the outputs of nodes to their hops.
     pub(super) fn join(
         &mut self,
@@ -50,7 +50,7 @@ impl Builder<'_, '_> {
     fn hop(&mut self, index: usize, input: Input) -> Result<Entrance, Error> {
         let network = self.network;
         let hop = &network.hops[index];
-        let values = &self.experiment.links[hop.link].values;
+        let values = self.link_values(hop);
         let (delay, stage) = match values.get::<Duration>("delay") {
             Duration::ZERO => (Duration::ZERO, None),
             delay => {
@@ -78,6 +78,11 @@ impl Builder<'_, '_> {
         resource.map_or(stage, |resource| stage.on(resource))
     }
 
+    /// The parameters of a link in the direction of a hop.
+    pub(super) fn link_values(&self, hop: &Hop) -> &'a Values {
+        self.experiment.links[hop.link].values(hop.back)
+    }
+
     fn link_place(&self, hop: &Hop, role: &'static str) -> Place {
         let source = self.experiment.links[hop.link].source.clone();
         Place { host: None, group: None, role: Some(role), source }
@@ -95,7 +100,8 @@ impl Builder<'_, '_> {
             Service::Line { rate, framing } => (Some(rate), framing),
             _ => (None, Bytes::ZERO),
         };
-        let site = self.site(&hop.name, rate, framing);
+        let records_length = self.link_values(hop).get("queue-length");
+        let site = queue::Site { records_length, ..self.site(&hop.name, rate, framing) };
         let server = queue::serve(queue, &site, service, stage.id, wire.id);
         Ok((self.graph.add_boxed(hop.name.clone(), server)?, PortId(0)))
     }

@@ -216,7 +216,7 @@ impl Builder<'_, '_> {
     fn site<'n>(&'n self, name: &'n str, rate: Option<Rate>, framing: Bytes) -> queue::Site<'n> {
         let promises = self.promises.get(name).map_or(&[][..], Vec::as_slice);
         let (buffers, seed) = (Buffers::of(&self.names), self.experiment.seed);
-        queue::Site { buffers, rate, framing, promises, seed, name }
+        queue::Site { buffers, rate, framing, promises, seed, name, records_length: false }
     }
 
     fn report_whole(&mut self, fault: Fault) {

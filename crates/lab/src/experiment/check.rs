@@ -164,6 +164,11 @@ pub(super) fn experiment(experiment: &mut Experiment, decoder: &mut Decoder<'_>,
         let fault = Fault::new("the duration is zero", "write duration = \"1 s\"");
         decoder.report(root, "duration", fault);
     }
+    if experiment.warm_up >= experiment.duration && !experiment.duration.is_zero() {
+        let found = format!("the warm-up takes {}, the whole run", experiment.warm_up);
+        let fault = Fault::new(found, "make it shorter than the duration");
+        decoder.report(root, "warm-up", fault);
+    }
     let live = experiment.nodes.iter().filter(|node| node.kind.values.given("live") == Some(true));
     let live: u64 = live.map(|node| node.count.unwrap_or(1)).sum();
     if live > LIVE_MAX as u64 {

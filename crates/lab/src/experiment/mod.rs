@@ -50,6 +50,8 @@ pub struct Experiment {
     pub question: String,
     /// The duration of the run.
     pub duration: Duration,
+    /// The beginning of the run that the ledger leaves out.
+    pub warm_up: Duration,
     /// The seed of its random streams.
     pub seed: u64,
     /// The first 16 hexadecimal digits of the SHA-256 of its text with all overrides.
@@ -85,12 +87,21 @@ pub struct Node {
 pub struct Link {
     /// The nodes that it connects, in order.
     pub between: Vec<End>,
-    /// Its parameters.
+    /// Its parameters, in the direction in which it is written.
     pub values: Values,
+    /// The same in the other direction.
+    pub back: Values,
     /// The source of its rate, if a line card states it.
     pub source: Option<String>,
     pub(crate) mark: Mark,
     pub(crate) key: String,
+}
+
+impl Link {
+    /// Its parameters in a direction.
+    pub fn values(&self, back: bool) -> &Values {
+        if back { &self.back } else { &self.values }
+    }
 }
 
 /// Traffic from one host to another, or between several identical ones.
@@ -274,6 +285,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Experiment {
         title: values.given("title").unwrap_or_default(),
         question: values.given("question").unwrap_or_default(),
         duration: values.given("duration").unwrap_or(Duration::ZERO),
+        warm_up: values.given("warm-up").unwrap_or(Duration::ZERO),
         seed: values.given("seed").unwrap_or(0),
         hash: String::new(),
         nodes,
@@ -359,7 +371,8 @@ fn decode_link(
     index: usize,
 ) -> Option<Link> {
     let key = join("links", &index.to_string());
-    let shape = Shape { what: "the link", params: pages::LINK.params, kind: None, besides: &[] };
+    let params = pages::LINK.params;
+    let shape = Shape { what: "the link", params, kind: None, besides: &[pages::BACK.name] };
     let (_, mut values) = decoder.table(&shape, item, &key);
     let source = line_card(decoder, &mut values, item, &key);
     let names: Vec<String> = values.given("between")?;
@@ -371,8 +384,23 @@ fn decode_link(
         .map(|(name, mark)| check::end(decoder, nodes, mark, &join(&key, "between"), name))
         .collect();
     check::wireless(decoder, &values, item, &key);
+    let back = back(decoder, &values, item, &key);
     let between: Vec<End> = ends.into_iter().collect::<Option<_>>()?;
-    Some(Link { between, values, source, mark: place.mark.clone(), key })
+    Some(Link { between, values, back, source, mark: place.mark.clone(), key })
+}
+
+/// The values of the other direction.
+fn back(decoder: &mut Decoder<'_>, there: &Values, link: &Item, key: &str) -> Values {
+    let mut values = there.clone();
+    let Some(item) = link.get(pages::BACK.name) else { return values };
+    let params = pages::BACK.params;
+    let shape = Shape { what: "the way back", params, kind: None, besides: &[] };
+    let key = join(key, pages::BACK.name);
+    values.extend(decoder.table(&shape, item, &key).1);
+    if !values.has("rate") {
+        check::wireless(decoder, &values, item, &key);
+    }
+    values
 }
 
 /// Fills in values that the link does not give from its line card (D-08); returns the source of its rate.

@@ -2,7 +2,8 @@
 //! between nodes.
 
 use super::{End, Experiment};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Single nodes and directions of links, in the order in which they were declared.
 pub struct Network {
@@ -33,6 +34,10 @@ pub struct Hop {
     pub to: usize,
     /// The index of the declared link to which it belongs.
     pub link: usize,
+    /// Whether it is the direction from right to left.
+    pub back: bool,
+    /// The cost of a route over it.
+    pub cost: u64,
     /// `alice->r1`.
     pub name: String,
     /// The same for all members of a counted node: `s->r1`.
@@ -79,15 +84,16 @@ impl Network {
         let pairs = self.pairs(experiment, a, b);
         let shared = pairs.len() > 1;
         for (from, to) in pairs {
-            let ways = [(from, to, &a.name, &b.name), (to, from, &b.name, &a.name)];
-            for (from, to, from_group, to_group) in ways {
+            let ways = [(false, from, to, &a.name, &b.name), (true, to, from, &b.name, &a.name)];
+            for (back, from, to, from_group, to_group) in ways {
+                let cost = experiment.links[link].values(back).get("cost");
                 let name = format!("{}->{}", self.nodes[from].name, self.nodes[to].name);
                 let group = format!("{from_group}->{to_group}");
                 let of = |node: usize| &experiment.nodes[self.nodes[node].declared].name;
                 let like = Some(format!("{}->{}", of(from), of(to))).filter(|like| *like != name);
                 self.arriving[to].push(self.hops.len());
                 self.leaving[from].push(self.hops.len());
-                self.hops.push(Hop { from, to, link, name, group, shared, like });
+                self.hops.push(Hop { from, to, link, back, cost, name, group, shared, like });
             }
         }
     }
@@ -121,28 +127,28 @@ impl Network {
         }
     }
 
-    /// The next hop from each node to `destination`: by fewest hops, ties broken by order of declaration. Hosts do not
-    /// forward.
+    /// The next hop from each node to `destination`: by the least sum of costs, ties broken by order of declaration.
+    /// Hosts do not forward.
     pub fn towards(&self, destination: usize) -> Vec<Option<usize>> {
-        let mut distance = vec![usize::MAX; self.nodes.len()];
+        let mut distance = vec![u64::MAX; self.nodes.len()];
         distance[destination] = 0;
-        let mut reached = VecDeque::from([destination]);
-        while let Some(node) = reached.pop_front() {
-            if node != destination && !self.nodes[node].forwards {
+        let mut reached = BinaryHeap::from([Reverse((0, destination))]);
+        let passes = |node: usize| node == destination || self.nodes[node].forwards;
+        while let Some(Reverse((so_far, node))) = reached.pop() {
+            if so_far > distance[node] || !passes(node) {
                 continue;
             }
             for &hop in &self.arriving[node] {
-                let from = self.hops[hop].from;
-                if distance[from] == usize::MAX {
-                    distance[from] = distance[node] + 1;
-                    reached.push_back(from);
+                let Hop { from, cost, .. } = self.hops[hop];
+                if so_far + cost < distance[from] {
+                    distance[from] = so_far + cost;
+                    reached.push(Reverse((distance[from], from)));
                 }
             }
         }
-        let passes = |node: usize| node == destination || self.nodes[node].forwards;
         let nearer = |from: usize, hop: &usize| {
-            let to = self.hops[*hop].to;
-            passes(to) && distance[to] != usize::MAX && distance[to] + 1 == distance[from]
+            let Hop { to, cost, .. } = self.hops[*hop];
+            passes(to) && distance[to] != u64::MAX && distance[to] + cost == distance[from]
         };
         (0..self.nodes.len())
             .map(|from| self.leaving[from].iter().copied().find(|hop| nearer(from, hop)))

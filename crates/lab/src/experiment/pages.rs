@@ -2,13 +2,15 @@
 
 use super::{COUNT_MAX, FRAMING_MAX};
 use lastmeter_base::here;
-use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind};
+use lastmeter_base::kind::{Fallback, Family, Kind, Page, Param, ParamKind};
+use lastmeter_net::queue;
 
 /// All of them.
 pub(crate) static KINDS: &[Kind] = &[
     Kind::new(EXPERIMENT, &()),
     Kind::new(NODE, &()),
     Kind::new(LINK, &()),
+    Kind::new(BACK, &()),
     Kind::new(TRAFFIC, &()),
 ];
 
@@ -21,8 +23,13 @@ pub(crate) const EXPERIMENT: &Page = &Page {
         Param::or("title", ParamKind::Text, "").is("the title of its ledger"),
         Param::or("question", ParamKind::Text, "").is("the question that it answers"),
         Param::required("duration", ParamKind::Time).is("length of the run, in modelled time"),
+        Param::or("warm-up", ParamKind::Time, "0 s")
+            .is("beginning that the ledger leaves out, except from counters, series and transfers"),
         Param::or("seed", ParamKind::Integer { min: 0, max: i64::MAX as u64 }, "1")
             .is("seed of the random streams; the same seed gives the same result"),
+    ],
+    deviations: &[
+        "Packets on their way at the end of the warm-up count with all of their latency.",
     ],
     example: TWO_HOSTS,
     ..Page::at(here!())
@@ -72,14 +79,11 @@ pub(crate) const LINK: &Page = &Page {
             "the line card at both ends, which sets `rate` and `framing` unless they are given",
         ),
         Param::or("delay", ParamKind::Time, "0 s").is("propagation delay"),
-        Param::optional("framing", ParamKind::Size { min: 0, max: FRAMING_MAX }, "none")
-            .is("line time per packet beyond its length: preamble, check sequence, gap"),
-        Param::optional(
-            "queue",
-            ParamKind::Nested(Family::Queue),
-            "drop-tail of 1000 packets, as in Linux",
-        )
-        .is("where packets wait for the wire"),
+        FRAMING,
+        QUEUE,
+        queue::LENGTH,
+        Param::or("cost", COST, "1")
+            .is("cost of each hop: packets take the route with the least sum"),
     ],
     deviations: &["Directions that no traffic takes are not built."],
     counters: &[
@@ -90,6 +94,51 @@ pub(crate) const LINK: &Page = &Page {
     example: TWO_HOSTS,
     ..Page::at(here!())
 };
+
+const FRAMING: Param =
+    Param::optional("framing", ParamKind::Size { min: 0, max: FRAMING_MAX }, "none")
+        .is("line time per packet beyond its length: preamble, check sequence, gap");
+const QUEUE: Param = Param::optional(
+    "queue",
+    ParamKind::Nested(Family::Queue),
+    "drop-tail of 1000 packets, as in Linux",
+)
+.is("where packets wait for the wire");
+const COST: ParamKind = ParamKind::Integer { min: 1, max: 1_000_000 };
+
+pub(crate) const BACK: &Page = &Page {
+    name: "back",
+    family: Family::Experiment,
+    what: "The other direction of a link, from right to left in `between`, where it differs.",
+    ports: "alice <-- (delay) <-- (wire: rate) <-- [ queue ] <-- bob",
+    params: &[
+        Param::optional("rate", ParamKind::Rate, AS_THERE).is("bits per second"),
+        Param::optional("delay", ParamKind::Time, AS_THERE).is("propagation delay"),
+        Param { default: Fallback::Absent(AS_THERE), ..FRAMING },
+        Param { default: Fallback::Absent(AS_THERE), ..QUEUE },
+        Param::optional("cost", COST, AS_THERE)
+            .is("cost of each hop; where it differs, packets may return by another route"),
+    ],
+    example: r#"
+duration = "100 ms"
+[nodes]
+home = { host = {} }
+exchange = { host = {} }
+[[links]]
+between = ["home", "exchange"]
+rate = "2 Mbit/s"
+delay = "4 ms"
+queue = { drop-tail = { packets = 50 } }
+back = { rate = "24 Mbit/s", delay = "6 ms" }
+[[traffic]]
+name = "download"
+from = "exchange"
+to = "home"
+constant = { rate = "20 Mbit/s", size = "1500 B" }
+"#,
+    ..Page::at(here!())
+};
+const AS_THERE: &str = "as in the first direction";
 
 pub(crate) const TRAFFIC: &Page = &Page {
     name: "traffic",

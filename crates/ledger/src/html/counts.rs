@@ -1,9 +1,9 @@
-//! Transfers and counters.
+//! Transfers, quantities over time, and counters.
 
 use super::table;
 use super::text::{escape, figure, time_figure};
 use crate::figures;
-use crate::{Ledger, Transfers};
+use crate::{Ledger, Level, Transfers};
 
 /// Counters that the page lists; the files beside it have all.
 const COUNTERS_MAX: usize = 400;
@@ -33,6 +33,14 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
         out.push_str(&table("Transfers", &titles, &rows));
         out.push_str("</section>\n");
     }
+    if !ledger.levels.is_empty() {
+        out.push_str("<section aria-label=\"Levels\">\n<h2>Levels</h2>\n");
+        out.push_str("<p class=\"key\">Shares of the time, not of changes.</p>\n");
+        let titles = ["quantity", "mean", "least", "p50", "p90", "p99", "most"];
+        let rows: Vec<_> = ledger.levels.iter().map(|one| (false, level(one))).collect();
+        out.push_str(&table("Levels", &titles, &rows));
+        out.push_str("</section>\n");
+    }
     let counted: Vec<_> = ledger.counters.iter().filter(|counter| counter.value > 0).collect();
     if counted.is_empty() {
         return;
@@ -51,6 +59,22 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
     let rows: Vec<_> = counted.iter().take(COUNTERS_MAX).map(row).collect();
     out.push_str(&table("Counters", &["element", "counter", "value"], &rows));
     out.push_str("</details>\n</section>\n");
+}
+
+fn level(one: &Level) -> Vec<String> {
+    let shown = |(value, what): (f64, &str)| match one.unit.as_str() {
+        "s" => time_figure(value, what),
+        unit => figure(&figures::significant(value), value, unit, what),
+    };
+    let values = [
+        (one.mean, "mean over time"),
+        (one.least, "least"),
+        (one.p50, "not exceeded for half of the time"),
+        (one.p90, "not exceeded for 90 % of the time"),
+        (one.p99, "not exceeded for 99 % of the time"),
+        (one.most, "greatest"),
+    ];
+    std::iter::once(escape(&one.name)).chain(values.map(shown)).collect()
 }
 
 fn cells(one: &Transfers) -> Vec<String> {

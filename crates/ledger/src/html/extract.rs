@@ -27,6 +27,7 @@ pub(super) fn of(ledger: &Ledger) -> Option<Ledger> {
         schema: ledger.schema.clone(),
         title: ledger.title.clone(),
         duration: ledger.duration,
+        warm_up: ledger.warm_up,
         paths: paths.filter(|(_, kept)| **kept).map(|(path, _)| path.clone()).collect(),
         resources: resources.collect(),
         verdict: ledger.verdict.clone(),
@@ -36,6 +37,7 @@ pub(super) fn of(ledger: &Ledger) -> Option<Ledger> {
         provenance: ledger.provenance.clone(),
         notes: ledger.notes.clone(),
         series: ledger.series.clone(),
+        levels: ledger.levels.clone(),
         counters: ledger.counters.clone(),
         transfers: ledger.transfers.clone(),
     })

@@ -15,6 +15,9 @@ pub(super) fn run(ledger: &Ledger, out: &mut String) {
     };
     let duration = time_figure(ledger.duration, "length of the run, in its own time");
     let mut words = vec![duration, level];
+    if let Some(warm_up) = ledger.warm_up {
+        words[0] += &format!(" after a warm-up of {}", time_figure(warm_up, "left out"));
+    }
     // A live run draws no random numbers.
     if let Some(seed) = provenance.seed.filter(|_| !shape::is_live(ledger)) {
         words.push(format!("seed {seed}"));

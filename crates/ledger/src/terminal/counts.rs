@@ -1,14 +1,15 @@
-//! Transfers and counters.
+//! Transfers, quantities over time, and counters.
 
 use super::paint::Ink;
 use super::parts::{fold_line, joined};
 use super::table::{Cell, Column, Table};
 use super::{Style, heading};
 use crate::figures;
-use crate::{Ledger, Transfers};
+use crate::{Ledger, Level, Transfers};
 
 /// Rows of the table of transfers, and lines of counters.
 const TRANSFERS_MAX: usize = 12;
+const LEVELS_MAX: usize = 12;
 const COUNTERS_MAX: usize = 8;
 
 /// What became of connections, one line for each traffic.
@@ -49,6 +50,38 @@ pub(super) fn transfers(style: &Style, ledger: &Ledger, out: &mut String) {
     if ledger.transfers.len() > TRANSFERS_MAX {
         let more = ledger.transfers.len() - TRANSFERS_MAX;
         fold_line(style, &format!("{more} more kinds of traffic"), out);
+    }
+}
+
+/// For how long quantities had which value, one line for each.
+pub(super) fn levels(style: &Style, ledger: &Ledger, out: &mut String) {
+    if ledger.levels.is_empty() {
+        return;
+    }
+    heading(style, "LEVELS", "shares of the time, not of changes", out);
+    let number = |title, what, keep| Column::number(title, what, keep);
+    let columns = vec![
+        Column::name("quantity", 12, 0),
+        number("mean", "mean over time", 0),
+        number("p50", "not exceeded for half of the time", 3),
+        number("p90", "for 90 % of the time", 1),
+        number("p99", "for 99 % of the time", 2),
+        number("most", "greatest", 4),
+    ];
+    let row = |one: &Level| {
+        let shown = |value: f64| match one.unit.as_str() {
+            "s" => Cell::new(figures::time_cell(value)),
+            _ => Cell::new(figures::significant(value)),
+        };
+        let mut cells = vec![Cell::new(style.clean(&one.name))];
+        cells.extend([one.mean, one.p50, one.p90, one.p99, one.most].map(shown));
+        cells
+    };
+    let rows = ledger.levels.iter().take(LEVELS_MAX).map(row).collect();
+    Table { columns, rows }.draw(style, out);
+    if ledger.levels.len() > LEVELS_MAX {
+        let more = figures::plural((ledger.levels.len() - LEVELS_MAX) as u64, "more row");
+        fold_line(style, &format!("{more}; --json and --out have all"), out);
     }
 }
 

@@ -66,6 +66,7 @@ pub fn render(ledger: &Ledger, style: Style) -> String {
     counts::transfers(&style, ledger, &mut out);
     series(&style, ledger, &mut out);
     parts::what_ifs(&style, ledger, &mut out);
+    counts::levels(&style, ledger, &mut out);
     counts::counters(&style, ledger, &mut out);
     parts::footer(&style, ledger, &mut out);
     out

@@ -24,6 +24,9 @@ pub(super) fn header(style: &Style, ledger: &Ledger, out: &mut String) {
     let provenance = &ledger.provenance;
     let mut facts =
         vec![("", figures::time(ledger.duration)), ("", level(&style.clean(&provenance.level)))];
+    if let Some(warm_up) = ledger.warm_up {
+        facts.insert(1, ("after a warm-up of", figures::time(warm_up)));
+    }
     // A live run draws no random numbers.
     if let Some(seed) = provenance.seed.filter(|_| !shape::is_live(ledger)) {
         facts.push(("seed", seed.to_string()));

@@ -147,6 +147,7 @@ pub(crate) fn ledger() -> Ledger {
         schema: SCHEMA.to_owned(),
         title: "1500-byte packets from alice to bob over 10 Gbit/s".to_owned(),
         duration: 1.0,
+        warm_up: Some(0.25),
         paths: vec![Path {
             name: "alice to bob".to_owned(),
             class: "bulk".to_owned(),
@@ -181,6 +182,16 @@ pub(crate) fn ledger() -> Ledger {
         },
         notes: Vec::new(),
         series: Vec::new(),
+        levels: vec![Level {
+            name: "r1->bob: length".to_owned(),
+            unit: "packets".to_owned(),
+            mean: 3.25,
+            least: 0.0,
+            p50: 2.0,
+            p90: 9.0,
+            p99: 19.0,
+            most: 44.0,
+        }],
         counters: counters(),
         transfers: vec![Transfers::new(
             "bulk",

@@ -6,7 +6,7 @@
 
 use super::{Described, FULL, Queue, Site};
 use crate::fifo::FifoServer;
-use crate::server::Service;
+use crate::server::{Server, Service};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, StageId, Time};
@@ -94,6 +94,10 @@ impl Described for DropTail {
         stage: StageId,
         resource: ResourceId,
     ) -> Box<dyn Element> {
+        if site.records_length {
+            let server = Server::new(Self::build(values, site), service, stage, resource);
+            return Box::new(server.recording_length(true));
+        }
         Box::new(FifoServer::new(limits(values, site), service, stage, resource))
     }
 }

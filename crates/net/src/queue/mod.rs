@@ -83,7 +83,7 @@ pub use wf2q::Wf2q;
 pub use wfq::Wfq;
 
 use crate::server::{Server, Service};
-use lastmeter_base::kind::{Kind, Misfit, Nested, Page, Values};
+use lastmeter_base::kind::{Kind, Misfit, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, Rate, StageId, Stream, Time};
 use lastmeter_engine::site::{Names, Site as NodeSite};
 use lastmeter_engine::{Element, ResourceId};
@@ -93,6 +93,10 @@ use std::any::TypeId;
 const FULL: (&str, &str) = ("full", "packets that came when it had no room");
 /// The same, where other packets make room.
 const LONG: (&str, &str) = ("full", "packets longer than the whole buffer");
+
+/// The parameter of whoever serves a queue.
+pub const LENGTH: Param = Param::or("queue-length", ParamKind::Flag, "false")
+    .is("whether the ledger has for how long the queue had which length: mean and quantiles");
 
 /// Every queue discipline that experiments can name.
 pub static KINDS: &[Kind] = &[
@@ -209,7 +213,8 @@ pub trait Described: Queue + Sized + 'static {
         stage: StageId,
         resource: ResourceId,
     ) -> Box<dyn Element> {
-        Box::new(Server::new(Self::build(values, site), service, stage, resource))
+        let server = Server::new(Self::build(values, site), service, stage, resource);
+        Box::new(server.recording_length(site.records_length))
     }
 }
 
@@ -228,6 +233,8 @@ pub struct Site<'a> {
     pub seed: u64,
     /// Of the element that serves it.
     pub name: &'a str,
+    /// Whether to record how long it has which length.
+    pub records_length: bool,
 }
 
 impl<'a> Site<'a> {
@@ -247,6 +254,7 @@ impl Site<'_> {
         promises: &[],
         seed: 1,
         name: "queue",
+        records_length: false,
     };
 
     /// The queue's random stream: separate from its server's.
