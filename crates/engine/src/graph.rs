@@ -30,6 +30,8 @@ pub struct Graph {
     pub(crate) seed: u64,
     pub(crate) elements: Vec<(String, Box<dyn Element>)>,
     names: BTreeMap<String, ElementId>,
+    /// The names that elements draw random numbers under, where these are not their own.
+    pub(crate) draws: BTreeMap<ElementId, String>,
     outputs: BTreeSet<(ElementId, PortId)>,
     pub(crate) edges: Vec<EdgeSpec>,
     pub(crate) stages: Vec<StageInfo>,
@@ -59,6 +61,7 @@ impl Graph {
             seed,
             elements: Vec::new(),
             names: BTreeMap::new(),
+            draws: BTreeMap::new(),
             outputs: BTreeSet::new(),
             edges: Vec::new(),
             stages: Vec::new(),
@@ -100,6 +103,11 @@ impl Graph {
         }
         self.elements.push((name, element));
         Ok(id)
+    }
+
+    /// An element draws its random numbers, and breaks ties, as if it had this name.
+    pub fn draw_as(&mut self, element: ElementId, name: String) {
+        self.draws.insert(element, name);
     }
 
     /// Connects an output to an input: packets arrive at the same instant.

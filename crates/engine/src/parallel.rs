@@ -76,20 +76,23 @@ pub(crate) fn partition(graph: Graph, parts: usize) -> Result<Engine, Error> {
         .filter(|edge| part_of[edge.from.0 as usize] != part_of[edge.to.0 as usize])
         .map(|edge| edge.delay)
         .min();
-    let Graph { seed, elements, mut edges, stages, resources, paths, collecting, .. } = graph;
+    let Graph { seed, elements, draws, mut edges, stages, resources, paths, collecting, .. } =
+        graph;
     // By output, so that each element's edges are contiguous.
     edges.sort_by_key(|edge| (edge.from, edge.output));
     let mut builders: Vec<Builder> =
         (0..parts).map(|_| Builder { collecting, ..Builder::default() }).collect();
     let (names, mut elements): (Vec<String>, Vec<_>) =
         elements.into_iter().map(|(name, element)| (name, Some(element))).unzip();
-    let origins = origins(seed, &names);
+    let draw = |(index, name)| draws.get(&ElementId(index as u32)).unwrap_or(name);
+    let draw_names: Vec<&String> = names.iter().enumerate().map(draw).collect();
+    let origins = origins(seed, &draw_names);
     let mut local = vec![0; elements.len()];
     for index in in_pairs(elements.len(), &edges) {
         let element = elements[index].take().expect("each comes once");
         let builder = &mut builders[part_of[index] as usize];
         local[index] = builder.elements.len() as u32;
-        let (id, stream) = (ElementId(index as u32), Stream::new(seed, &names[index]));
+        let (id, stream) = (ElementId(index as u32), Stream::new(seed, draw_names[index]));
         builder.add(id, origins[index], element, stream)?;
     }
     for edge in edges {
@@ -132,15 +135,15 @@ struct Builder {
 
 /// A number of [`ORIGIN_BITS`] for each element, no two the same: a hash of its name, or the next that is
 /// free. So a tie is broken in the same way wherever in a file a node is declared, and whatever else is.
-fn origins(seed: u64, names: &[String]) -> Vec<u32> {
+fn origins(seed: u64, names: &[impl AsRef<str>]) -> Vec<u32> {
     const ALL: u32 = (1 << ORIGIN_BITS) - 1;
     let mut by_name: Vec<usize> = (0..names.len()).collect();
-    by_name.sort_unstable_by_key(|&index| &names[index]);
+    by_name.sort_unstable_by_key(|&index| names[index].as_ref());
     let mut taken = HashSet::with_capacity(names.len());
     let mut origins = vec![0; names.len()];
     for index in by_name {
         // Not the stream that the element itself draws from.
-        let mut origin = Stream::new(!seed, &names[index]).bits() as u32 & ALL;
+        let mut origin = Stream::new(!seed, names[index].as_ref()).bits() as u32 & ALL;
         while !taken.insert(origin) {
             origin = (origin + 1) & ALL;
         }

@@ -136,3 +136,15 @@ fn the_directions_of_a_link_may_differ_and_so_may_routes() {
     assert!((down.max.unwrap() - (8.0 * 0.5e-3 + 26e-3)).abs() < 1e-9, "{down:?}");
     assert!((path("down").totals.loss.unwrap() - 0.4).abs() < 0.15);
 }
+
+#[test]
+fn renamed_traffic_keeps_its_random_numbers_if_it_keeps_its_stream() {
+    let offered = |ledger: &Ledger| ledger.paths[0].totals.offered.unwrap();
+    let waited = |ledger: &Ledger| ledger.paths[0].totals.latency.unwrap();
+    let renamed = MM1.replace("name = \"customers\"", "name = \"people\"");
+    let kept = renamed.replace("from =", "stream = \"customers\"\nfrom =");
+    let [before, other, same] = [MM1, &renamed, &kept].map(|text| run(text, &["duration=5 ms"], 1));
+    assert_eq!(same.paths[0].class, "people");
+    assert_eq!((offered(&before), waited(&before)), (offered(&same), waited(&same)));
+    assert_ne!((offered(&before), waited(&before)), (offered(&other), waited(&other)));
+}

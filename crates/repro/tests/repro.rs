@@ -97,6 +97,7 @@ const SHORT_QSDRR: &[(&str, &str)] = &[
     ("D-73", "goodput depends less on the buffer than RED's and Blue's"),
     ("D-85", "TDRR above RED under 500 packets"),
     ("D-85", "QSDRR above RED under 500 packets"),
+    ("D-85", "DRR comparable to RED under 500 packets"),
     ("D-87", "three hops: more goodput than RED"),
     ("D-87", "three hops: more goodput than Blue"),
     ("D-87", "mixed: more goodput than RED"),

@@ -73,6 +73,23 @@ fn newreno_repairs_a_hole_with_each_partial_acknowledgement() {
 }
 
 #[test]
+fn a_loss_halves_the_window_in_whole_segments_as_in_linux() {
+    let config = Config { halves_window: true, ..lossy(Recovery::NewReno) };
+    play(
+        config,
+        &open(&format!(
+            "{FIVE}
+        < ack 1
+        < ack 1
+        < ack 1
+        > 1:1001 ack 1
+        window 5000             # Two of five, and three segments that have left.
+    "
+        )),
+    );
+}
+
+#[test]
 fn reno_leaves_recovery_with_the_first_new_acknowledgement_and_waits_for_the_timer() {
     play(
         lossy(Recovery::Reno),

@@ -6,7 +6,7 @@
 //! ```
 
 use super::{Input, Output, Site};
-use crate::{ElementId, Error, PortId};
+use crate::{Element, ElementId, Error, PortId};
 use lastmeter_base::kind::{Nested, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, NodeId, PathId, Time};
 use std::any::Any;
@@ -80,6 +80,10 @@ impl Flow<'_> {
     pub fn service(&self) -> u8 {
         self.common.get::<u64>("class") as u8
     }
+    /// The name that its random numbers are drawn under.
+    pub fn stream(&self) -> String {
+        self.common.given("stream").unwrap_or_else(|| self.class.to_owned())
+    }
     /// The number of hops that queues are told for its packets.
     pub fn hops(&self) -> u8 {
         self.common.given("hops").unwrap_or(self.links).min(u64::from(u8::MAX)) as u8
@@ -114,6 +118,22 @@ pub struct Ends<'a> {
 }
 
 impl Ends<'_> {
+    /// Adds an element of a flow's traffic, whose name contains that of the traffic; it draws under that of the
+    /// traffic's stream.
+    ///
+    /// # Errors
+    /// As [`Graph::add`](crate::Graph::add).
+    pub fn add(
+        &mut self,
+        flow: &Flow<'_>,
+        name: impl Fn(&str) -> String,
+        element: impl Element + 'static,
+    ) -> Result<ElementId, Error> {
+        let id = self.site.graph.add(name(flow.class), element)?;
+        self.site.graph.draw_as(id, name(&flow.stream()));
+        Ok(id)
+    }
+
     /// Declares that an element receives packets at its input 0.
     pub fn receives(&mut self, element: ElementId, takes: Vec<(PathId, Option<FlowId>)>) {
         self.receivers.push(Receiver { input: (element, PortId(0)), takes });

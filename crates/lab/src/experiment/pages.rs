@@ -149,6 +149,8 @@ pub(crate) const TRAFFIC: &Page = &Page {
         Param::required("name", ParamKind::Text).is("the class of traffic in the ledger"),
         Param::required("from", ParamKind::Node).is("the host that sends"),
         Param::required("to", ParamKind::Node).is("the host that receives"),
+        Param::optional("stream", ParamKind::Text, "its name")
+            .is("what its random numbers are drawn by: they stay if it is renamed"),
         Param::or("start", ParamKind::Time, "0 s").is("earliest time of a packet"),
         Param::optional("stop", ParamKind::Time, "the end").is("latest time of a packet"),
         Param::optional("packets", ParamKind::COUNT, "no limit").is("most packets per flow"),

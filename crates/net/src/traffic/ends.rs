@@ -19,7 +19,7 @@ pub(super) fn ends(ends: &mut Ends<'_>) -> Result<(), Error> {
 fn senders(ends: &mut Ends<'_>) -> Result<(), Error> {
     for flow in std::mem::take(&mut ends.sent) {
         let (host, peer) = (ends.site.name, ends.site.network.name(flow.to));
-        let name = format!("{host} sends {} to {peer}", flow.class);
+        let name = |class: &str| format!("{host} sends {class} to {peer}");
         let span = Span {
             start: flow.start(),
             random_phase: flow.random_phase(),
@@ -28,7 +28,8 @@ fn senders(ends: &mut Ends<'_>) -> Result<(), Error> {
         };
         let maker = flow.kind.maker::<TrafficKind>().own.downcast_ref::<Maker>();
         let Maker(build) = maker.expect("traffic that is put together is made alike");
-        let stream = Stream::new(ends.site.seed, &format!("{name}: conversations"));
+        let stream =
+            Stream::new(ends.site.seed, &format!("{}: conversations", name(&flow.stream())));
         let capture = &mut *ends.capture;
         let mut open = |path: &str| capture(flow.traffic, path);
         let mut setting = Setting { span, stream, capture: &mut open };
@@ -42,10 +43,10 @@ fn senders(ends: &mut Ends<'_>) -> Result<(), Error> {
         let packets = labels(&flow, flow.there, flow.to);
         let element = match traffic {
             Traffic::Source(pattern) => {
-                ends.site.graph.add(name, Source::new(packets, pattern, span))?
+                ends.add(&flow, name, Source::new(packets, pattern, span))?
             }
             Traffic::Client(options, _) => {
-                let client = ends.site.graph.add(name, Client::new(packets, options))?;
+                let client = ends.add(&flow, name, Client::new(packets, options))?;
                 let back = flow.back.expect("a client has responses");
                 ends.receives(client, vec![(back, Some(flow.id()))]);
                 client
@@ -60,17 +61,17 @@ fn senders(ends: &mut Ends<'_>) -> Result<(), Error> {
 fn receivers(ends: &mut Ends<'_>) -> Result<(), Error> {
     let host = ends.site.name;
     let mut sunk: Vec<(PathId, Option<FlowId>)> = Vec::new();
-    let mut responders: BTreeMap<usize, (Responder, PathId, &str)> = BTreeMap::new();
+    let mut responders: BTreeMap<usize, (Responder, PathId, Flow<'_>)> = BTreeMap::new();
     for flow in std::mem::take(&mut ends.received) {
         let Some(back) = flow.back else {
             sunk.push((flow.there, None));
             continue;
         };
-        // Links lead both ways, so the way back is as long.
+        // The way back counts as many links as the way there.
         let (requests, responses) =
             (labels(&flow, flow.there, flow.to), labels(&flow, back, flow.from));
         let size: Bytes = flow.kind.values.get("response");
-        let new = || (Responder::default(), flow.there, flow.class);
+        let new = || (Responder::default(), flow.there, flow);
         let (responder, ..) = responders.entry(flow.traffic).or_insert_with(new);
         responder.answer(&requests, responses, size);
     }
@@ -79,8 +80,9 @@ fn receivers(ends: &mut Ends<'_>) -> Result<(), Error> {
         let sink = ends.site.graph.add(format!("{host} receives"), Sink::default())?;
         ends.receives(sink, sunk);
     }
-    for (responder, there, class) in responders.into_values() {
-        let responder = ends.site.graph.add(format!("{host} answers {class}"), responder)?;
+    for (responder, there, flow) in responders.into_values() {
+        let name = |class: &str| format!("{host} answers {class}");
+        let responder = ends.add(&flow, name, responder)?;
         ends.receives(responder, vec![(there, None)]);
         ends.sends(responder);
     }

@@ -108,8 +108,9 @@ fn ends(ends: &mut Ends<'_>) -> Result<(), Error> {
             class: flow.service(),
             hops: flow.hops(),
         };
-        let name = format!("{host} sends {} to {}", flow.class, ends.site.network.name(flow.to));
-        let sender = ends.site.graph.add(name, Sender::new(options, labels))?;
+        let peer = ends.site.network.name(flow.to);
+        let name = |class: &str| format!("{host} sends {class} to {peer}");
+        let sender = ends.add(&flow, name, Sender::new(options, labels))?;
         ends.sends(sender);
     }
     let received = std::mem::take(&mut ends.received);

@@ -56,6 +56,14 @@ pub struct Config {
     pub initial_threshold: Option<Bytes>,
     /// In slow start an acknowledgement adds at most this many segments: `L` of RFC 3465 §2.2.
     pub growth_max: u32,
+    /// The window grows by the bytes acknowledged, as in Linux (RFC 3465); otherwise by acknowledgements, each of
+    /// which counts as a segment at most (RFC 5681 §3.1).
+    pub counts_bytes: bool,
+    /// A loss halves the window in whole segments, as in Linux and BSD, and not the data in flight (RFC 5681
+    /// equation 4). CUBIC always reduces the window (RFC 9438 §4.6).
+    pub halves_window: bool,
+    /// The first slow start ends when round-trip times rise: HyStart++ (RFC 9406). It needs timestamps.
+    pub hystart: bool,
     /// Full segments per acknowledgement (RFC 1122 §4.2.3.2: 2); 1 acknowledges each.
     pub acknowledge_every: u8,
     /// Maximum delay of an acknowledgement.
@@ -119,6 +127,9 @@ impl Config {
             initial_window: 10,
             initial_threshold: None,
             growth_max: 2,
+            counts_bytes: true,
+            halves_window: true,
+            hystart: false,
             acknowledge_every: 2,
             acknowledge_within: Duration::from_ms(40),
             acknowledge_first: false,

@@ -51,6 +51,12 @@ source in <-- acknowledgements <-- sink",
             .is("ssthresh of the first slow start"),
         Param::or("growth-max", SEGMENTS, "2")
             .is("segments added per acknowledgement in slow start (RFC 3465)"),
+        Param::or("counts", ParamKind::Choice(&["bytes", "acknowledgements"]), "bytes")
+            .is("what makes the window grow: bytes acknowledged, as in Linux, or acknowledgements (RFC 5681)"),
+        Param::or("halves", ParamKind::Choice(&["window", "flight"]), "window")
+            .is("what a loss halves: the window, as in Linux and BSD, or the data in flight (RFC 5681)"),
+        Param::or("hystart", ParamKind::Flag, "false")
+            .is("the first slow start ends when round-trip times rise (RFC 9406); needs timestamps"),
         Param::or("acknowledge-every", ParamKind::Integer { min: 1, max: 255 }, "2")
             .is("full segments per acknowledgement (RFC 1122)"),
         Param::or("acknowledge-within", ParamKind::Time, "40 ms")
@@ -74,7 +80,7 @@ source in <-- acknowledgements <-- sink",
         Param::or("class", CLASS, "0").is("class of packets with data"),
         Param::or("class-acknowledging", CLASS, "0").is("class of packets without data"),
     ],
-    source: "RFC 9293, 5681, 6298, 6582, 6675, 7323, 3168, 9438, 8257; Hoe, MIT 1995; \
+    source: "RFC 9293, 5681, 6298, 6582, 6675, 7323, 3168, 9438, 9406, 8257; Hoe, MIT 1995; \
              draft-cardwell-iccrg-bbr-congestion-control-00",
     deviations: &[
         "One segment is timed at a time, exactly; timestamps give samples only during loss \
@@ -142,12 +148,13 @@ fn ends(ends: &mut Ends<'_>) -> Result<(), Error> {
         let mut by_traffic: BTreeMap<usize, Vec<Flow<'_>>> = BTreeMap::new();
         flows.into_iter().for_each(|flow| by_traffic.entry(flow.traffic).or_default().push(flow));
         for pairs in by_traffic.into_values() {
-            let Flow { there, class, .. } = pairs[0];
+            let Flow { there, .. } = pairs[0];
             let back = pairs[0].back.expect("connections have a way back");
             let (out, taken) = if sends { (there, back) } else { (back, there) };
-            let host = host(&pairs, (sends, out), ends.site.stream(&format!("/{class}")));
+            let host =
+                host(&pairs, (sends, out), ends.site.stream(&format!("/{}", pairs[0].stream())));
             let (first, count) = (host.first(), host.connections().count() as u32);
-            let element = ends.site.graph.add(format!("{name} {what} {class}"), host)?;
+            let element = ends.add(&pairs[0], |class| format!("{name} {what} {class}"), host)?;
             let takes = (first.0..first.0 + count).map(|flow| (taken, Some(FlowId(flow))));
             ends.receives(element, takes.collect());
             ends.sends(element);
@@ -205,6 +212,9 @@ fn config(values: &Values) -> Config {
         initial_window: count("initial-window") as u32,
         initial_threshold: values.given("initial-threshold"),
         growth_max: count("growth-max") as u32,
+        counts_bytes: values.get::<String>("counts") == "bytes",
+        halves_window: values.get::<String>("halves") == "window",
+        hystart: flag("hystart"),
         acknowledge_every: count("acknowledge-every") as u8,
         acknowledge_within: values.get("acknowledge-within"),
         acknowledge_first: flag("acknowledge-first"),

@@ -238,6 +238,7 @@ pub(crate) fn plain() -> Config {
         scaling: false,
         receive_buffer: Bytes(10_000),
         limited_transmit: false,
+        halves_window: false,
         ..Config::modern()
     }
 }

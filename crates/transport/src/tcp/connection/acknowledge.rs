@@ -7,6 +7,7 @@
 //!   data sent before is acknowledged.
 
 use super::paced::Reported;
+use super::start_up::StartUp;
 use super::{Connection, Ended, NEVER, ORIGIN, Phase, Proportional, State};
 use crate::tcp::Segment;
 use crate::tcp::config::Recovery;
@@ -101,6 +102,14 @@ impl Connection {
         if ack > self.rxt || self.timestamps {
             self.rtt.forget_back_off();
         }
+        if let Some(StartUp::HyStart(hystart)) = self.start_up.as_deref_mut() {
+            let echo = segment.timestamps.map_or(0, |(_, echo)| echo);
+            let clock = self.config.granularity;
+            let ticks = ((now.as_ps() / clock.as_ps().max(1)) as u32).wrapping_sub(echo);
+            if echo != 0 && ticks < 1 << 20 {
+                hystart.sample(clock * u64::from(ticks));
+            }
+        }
         match self.timed {
             Some((end, sent)) if ack >= end.get() => {
                 self.timed = None;
@@ -159,7 +168,7 @@ impl Connection {
     ) {
         if acked > 0 {
             self.duplicates = 0;
-            if self.start_up.is_some() {
+            if let Some(StartUp::Capacity(_)) = self.start_up.as_deref() {
                 self.estimate(now);
             }
             if marked && self.una > self.marked_until {
@@ -189,13 +198,23 @@ impl Connection {
 
     #[inline]
     fn grow(&mut self, now: Time, bytes: u64) {
+        let bytes = match self.config.counts_bytes {
+            true => bytes,
+            false => bytes.min(self.mss),
+        };
+        let bytes = match self.start_up.as_deref_mut() {
+            Some(StartUp::HyStart(hystart)) if self.window.in_slow_start() => {
+                hystart.acknowledged(self.una, self.max, bytes, &mut self.window)
+            }
+            _ => bytes,
+        };
         let acked = Acknowledged { now, bytes, rtt: &self.rtt, config: &self.config };
         self.control.acknowledged(&mut self.window, acked);
     }
 
     /// Once per window with marks (RFC 3168 §6.1.2).
     fn reduce(&mut self, now: Time, flight: u64) {
-        let flight = flight.min(self.window.congestion);
+        let flight = self.halved(flight);
         self.window.threshold = self.control.marked(now, &self.window, flight);
         self.window.congestion = self.window.threshold;
         self.marked_until = self.max;
@@ -215,9 +234,21 @@ impl Connection {
         self.sacked.lost_below(self.mss, self.config.duplicates.max(1).into())
     }
 
+    /// Twice the threshold after a loss.
+    fn halved(&mut self, flight: u64) -> u64 {
+        if let Some(StartUp::HyStart(_)) = self.start_up.as_deref() {
+            self.start_up = None;
+        }
+        let congestion = self.window.congestion;
+        match self.config.halves_window {
+            true => congestion / (2 * self.mss) * 2 * self.mss,
+            // Segments beyond the window, sent for the first duplicates, do not count (RFC 3042 §3).
+            false => flight.min(congestion),
+        }
+    }
+
     fn enter_recovery(&mut self, now: Time, flight: u64, delivered: u64) {
-        // Segments beyond the window, sent for the first duplicates, do not count (RFC 3042 §3).
-        let flight = flight.min(self.window.congestion);
+        let flight = self.halved(flight);
         self.window.threshold = self.control.lost(now, &self.window, flight);
         self.counters.recoveries += 1;
         self.repairs_since = now;
@@ -349,7 +380,8 @@ impl Connection {
     /// Hoe's estimate of the path sets `ssthresh`.
     fn estimate(&mut self, now: Time) {
         let una = self.una;
-        let found = self.start_up.as_mut().and_then(|start_up| start_up.acknowledged(now, una));
+        let Some(StartUp::Capacity(capacity)) = self.start_up.as_deref_mut() else { return };
+        let found = capacity.acknowledged(now, una);
         let rtt = self.rtt.least.as_secs_f64();
         if let Some(rate) = found {
             let held = (rate * rtt) as u64 / self.mss * self.mss;
@@ -379,7 +411,7 @@ impl Connection {
             return;
         }
         if self.tries == 1 {
-            let flight = self.outstanding().min(self.window.congestion);
+            let flight = self.halved(self.outstanding());
             self.window.threshold = self.control.timed_out(now, &self.window, flight);
         }
         self.window.congestion = self.mss;

@@ -37,6 +37,7 @@
 mod acknowledge;
 mod application;
 mod content;
+mod hystart;
 mod paced;
 mod receive;
 mod start_up;
@@ -215,6 +216,7 @@ pub struct Connection {
     wnd_max: u64,
     reply: Option<Box<Segment>>,
     content: Option<Box<Content>>,
+    /// What watches the first slow start.
     start_up: Option<Box<StartUp>>,
 
     held: Ranges,
@@ -306,7 +308,7 @@ impl Connection {
             restarted: false,
             burst_left: config.burst_max.unwrap_or(u32::MAX),
             halves: 0,
-            start_up: config.estimates_start.then(Box::default),
+            start_up: StartUp::of(&config).map(Box::new),
             irs: 0,
             next: ORIGIN,
             advertised: ORIGIN,

@@ -8,19 +8,38 @@
 //! SIGCOMM 1996 §3.3, which uses a least-squares fit over the last acknowledgements. Deviation: the
 //! median, because one delayed acknowledgement distorts a fit.
 
+use super::hystart::HyStart;
+use crate::tcp::Config;
 use lastmeter_base::Time;
 
 /// Acknowledgements required for an estimate: three slopes.
 const ACKS: usize = 4;
 
+/// What watches the first slow start of a connection.
+#[derive(Clone, Debug)]
+pub(super) enum StartUp {
+    Capacity(Capacity),
+    HyStart(HyStart),
+}
+
+impl StartUp {
+    pub(super) fn of(config: &Config) -> Option<StartUp> {
+        match (config.hystart, config.estimates_start) {
+            (true, _) => Some(StartUp::HyStart(HyStart::default())),
+            (false, true) => Some(StartUp::Capacity(Capacity::default())),
+            (false, false) => None,
+        }
+    }
+}
+
 /// The first acknowledgements of a connection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StartUp {
+pub(super) struct Capacity {
     /// The time of each, and the position it acknowledged.
     seen: Vec<(Time, u64)>,
 }
 
-impl StartUp {
+impl Capacity {
     /// Takes an acknowledgement of more than one byte up to `position`; returns the capacity in bytes per
     /// second once there are enough.
     pub(super) fn acknowledged(&mut self, now: Time, position: u64) -> Option<f64> {
