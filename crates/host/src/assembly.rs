@@ -12,7 +12,7 @@ use crate::receive::division::Division;
 use crate::receive::{APPLICATION, Part, RECEPTION, site::reception};
 use crate::resource::{Options, Priority};
 use lastmeter_base::kind::Nested;
-use lastmeter_base::{Bytes, Cost};
+use lastmeter_base::{Bytes, Cost, Draw, Stream};
 use lastmeter_engine::site::{self, Moves, Resource, Site};
 use lastmeter_engine::{Error, PortId};
 use lastmeter_net::queue::{self, DropTail, Queue};
@@ -125,6 +125,7 @@ impl<'s, 'a, 'p> Assembly<'s, 'a, 'p> {
                 preemptive: stage.preemptive,
                 cost: self.cost(stage, &work),
                 per_pdu: work.time(stage.per_pdu),
+                random: self.random(stage, &work),
                 batch: stage.batch,
                 buses: self.buses(stage, &work),
                 places: self.profile.resources[resource].units,
@@ -164,6 +165,11 @@ impl<'s, 'a, 'p> Assembly<'s, 'a, 'p> {
     fn cost(&self, stage: &StageProfile, work: &site::Stage) -> Cost {
         let Cost { per_packet, per_byte } = stage.cost(self.message);
         Cost { per_packet: work.time(per_packet), per_byte: work.per_byte(per_byte) }
+    }
+
+    fn random(&self, stage: &StageProfile, work: &site::Stage) -> Option<(Draw, Stream)> {
+        let draw = stage.random.as_ref()?;
+        Some((work.draw(draw), self.site.stream(&format!(" {}", stage.name))))
     }
 
     fn buses(&self, stage: &StageProfile, work: &site::Stage) -> Vec<(usize, u32)> {

@@ -22,7 +22,7 @@
 
 use crate::receive::{Counts, Reception};
 use crate::resource::{Done, Job, Options, Priority, Resource};
-use lastmeter_base::{Bytes, Cost, Duration, Packet, PerByte, StageId, Time};
+use lastmeter_base::{Bytes, Cost, Draw, Duration, Packet, PerByte, StageId, Stream, Time};
 use lastmeter_engine::{Meter, PortId, ResourceId};
 use lastmeter_net::queue::Queue;
 use std::collections::VecDeque;
@@ -45,6 +45,8 @@ pub struct Stage {
     pub cost: Cost,
     /// Additional cost of a PDU's last packet.
     pub per_pdu: Duration,
+    /// A random additional cost of each packet, and the stream that it is drawn from.
+    pub random: Option<(Draw, Stream)>,
     /// Whether packets that wait when one is done are handled in the same interrupt.
     pub batch: bool,
     /// Buses that a packet's bytes cross, by index, and how often each byte does.
@@ -278,9 +280,13 @@ impl Machine {
 
     fn begin(&mut self, now: Time, stage: usize, packet: Packet, after: bool) {
         let len = packet.len;
-        let Stage { resource, cost, per_pdu, batch, ref buses, .. } = self.stages[stage].stage;
-        let work = cost.time_for(len) + if packet.ends { per_pdu } else { Duration::ZERO };
-        let entered = after && batch && self.stages[stage].stage.priority == Priority::Interrupt;
+        let Stage { resource, cost, per_pdu, batch, priority, ref buses, ref mut random, .. } =
+            self.stages[stage].stage;
+        let mut work = cost.time_for(len) + if packet.ends { per_pdu } else { Duration::ZERO };
+        if let Some((draw, stream)) = random {
+            work += draw.sample(stream);
+        }
+        let entered = after && batch && priority == Priority::Interrupt;
         let job = self.jobs.add(Work {
             packet,
             stage,

@@ -11,7 +11,7 @@
 use crate::machine::Full;
 use crate::resource::{Discipline, Priority};
 use lastmeter_base::kind::Nested;
-use lastmeter_base::{Bytes, Cost, Duration, PerByte, Rate};
+use lastmeter_base::{Bytes, Cost, Draw, Duration, PerByte, Rate};
 use lastmeter_engine::ResourceKind;
 
 /// A host.
@@ -147,6 +147,8 @@ pub struct StageProfile {
     pub per_message: Duration,
     /// What the last packet of each PDU costs it besides: where packets are cells.
     pub per_pdu: Duration,
+    /// A random time that each packet costs it besides.
+    pub random: Option<Draw>,
     /// Whether a handler continues with what arrived meanwhile, without another interrupt.
     pub batch: bool,
     /// Of how many interrupts `cost` is the cost; 0 where it is that of work on a packet.
@@ -198,6 +200,7 @@ mod tests {
             cost: Cost { per_packet: Duration::from_us(10), per_byte: PerByte::ZERO },
             per_message: Duration::from_us(4),
             per_pdu: Duration::ZERO,
+            random: None,
             batch: false,
             interrupts: 0,
             buses: Vec::new(),

@@ -33,6 +33,7 @@ fn stage(index: usize, resource: usize, next: Next, cost: Cost) -> Stage {
         preemptive: false,
         cost,
         per_pdu: Duration::ZERO,
+        random: None,
         batch: false,
         buses: Vec::new(),
         places: 1,

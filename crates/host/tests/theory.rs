@@ -60,6 +60,7 @@ fn measure(seed: u64, preemptive: bool) -> [f64; 2] {
             preemptive,
             cost: Cost { per_packet: Duration::ZERO, per_byte: PerByte::from_fs(4_000_000) },
             per_pdu: Duration::ZERO,
+            random: None,
             batch: false,
             buses: Vec::new(),
             places: 1,

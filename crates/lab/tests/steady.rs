@@ -148,3 +148,51 @@ fn renamed_traffic_keeps_its_random_numbers_if_it_keeps_its_stream() {
     assert_eq!((offered(&before), waited(&before)), (offered(&same), waited(&same)));
     assert_ne!((offered(&before), waited(&before)), (offered(&other), waited(&other)));
 }
+
+const HISTORIC: &str = r#"
+duration = "100 ms"
+[nodes]
+a = { host = { profile = "hp9000-730", adapter = "afterburner" } }
+b = { host = { profile = "hp9000-730", adapter = "afterburner" } }
+[[links]]
+between = ["a", "b"]
+rate = "1 Gbit/s"
+[[traffic]]
+name = "requests"
+from = "a"
+to = "b"
+request = { size = "64 B", response = "64 B", window = 1 }
+"#;
+
+#[test]
+fn a_value_of_a_profile_can_be_set() {
+    let cpu = |overrides: &[&str]| {
+        let ledger = run(HISTORIC, overrides, 1);
+        let stages = &ledger.paths[0].stages;
+        let stage = stages.iter().find(|stage| stage.name == "b protocol in").unwrap();
+        stage.service.unwrap().p50.unwrap()
+    };
+    let key = "profiles.hosts/hp9000-730.receive.protocol in.per-packet=1 ms";
+    assert_ne!(cpu(&[]), cpu(&[key]));
+    assert!(cpu(&[key]) >= 1e-3);
+}
+
+#[test]
+fn a_stage_of_a_host_can_take_a_random_time() {
+    let profile = |key: &str| format!("profiles.hosts/hp9000-730.receive.protocol in.{key}");
+    let set = [
+        profile("per-packet=0 us"),
+        profile("random={ exponential = \"1 ms\" }"),
+        "traffic.requests.request={ size = \"64 B\", response = \"64 B\", window = 1 }".to_owned(),
+        "duration=20 s".to_owned(),
+    ];
+    let set: Vec<&str> = set.iter().map(String::as_str).collect();
+    let ledger = run(HISTORIC, &set, 1);
+    let stages = &ledger.paths[0].stages;
+    let service =
+        stages.iter().find(|stage| stage.name == "b protocol in").unwrap().service.unwrap();
+    // Of an exponential time the median is ln 2 of the mean, the 99th percentile ln 100.
+    assert!((service.mean / 1e-3 - 1.0).abs() < 0.05, "{service:?}");
+    assert!((service.p50.unwrap() / service.mean - 0.693).abs() < 0.05, "{service:?}");
+    assert!((service.p99.unwrap() / service.mean - 4.605).abs() < 0.4, "{service:?}");
+}

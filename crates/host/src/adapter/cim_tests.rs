@@ -27,6 +27,7 @@ fn transmit_path(len: Bytes) -> Machine {
         preemptive: false,
         cost: Cost { per_packet, per_byte: PerByte::ZERO },
         per_pdu: Duration::ZERO,
+        random: None,
         batch: false,
         buses: Vec::new(),
         places: 1,

@@ -65,6 +65,10 @@ impl<'a> Division<'a> {
             let right = format!("put it before `{}` in the profile", own[0].name);
             return Err((found, right));
         }
+        if let Some(stage) = own.iter().find(|stage| stage.random.is_some()) {
+            let found = format!("`{}` of its profile takes a random time", stage.name);
+            return Err((found, "leave out `random` there, or `reception` here".to_owned()));
+        }
         let of_kernel = |stage: &StageProfile| {
             matches!(stage.priority, Priority::Interrupt | Priority::Softirq)
         };

@@ -47,6 +47,15 @@ impl Override {
         Ok(Override { text: text.to_owned(), keys, value_at: key.len() + 1 })
     }
 
+    /// If the first part of its key is `first`: the second part, and an override with the parts after these.
+    pub(crate) fn within(&self, first: &str) -> Option<(String, Override)> {
+        let [(begin, _), (second, _), rest @ ..] = self.keys.as_slice() else { return None };
+        let keys = rest.to_vec();
+        (begin == first && !keys.is_empty()).then(|| {
+            (second.clone(), Override { text: self.text.clone(), keys, value_at: self.value_at })
+        })
+    }
+
     /// The text that it was read from.
     pub fn text(&self) -> &str {
         &self.text

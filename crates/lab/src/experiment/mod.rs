@@ -6,6 +6,7 @@
 //!                               '-- or every problem, with file, line and key
 //! ```
 
+mod changed;
 mod check;
 mod live;
 mod network;
@@ -22,6 +23,7 @@ use crate::kinds::Registry;
 use crate::library::Library;
 use crate::profile::error::Error;
 use crate::profile::{Described, LineCard};
+use changed::Changed;
 use lastmeter_base::Duration;
 pub use lastmeter_base::kind::FRAMING_MAX;
 use lastmeter_base::kind::{Family, Nested, ParamKind, Value, Values};
@@ -148,12 +150,17 @@ impl Experiment {
     ) -> Result<Experiment, Vec<Problem>> {
         let text = text.as_ref();
         let mut document = Document::parse(file_name, text)?;
-        overrides.iter().for_each(|change| change.apply(&mut document));
+        let (library, own) = Changed::of(overrides, library);
+        let library = &library;
+        own.iter().for_each(|change| change.apply(&mut document));
         let Document { root, reporter } = document;
         let mut decoder = Decoder { reporter, library };
         let mut experiment = decode(&mut decoder, &root);
         check::experiment(&mut experiment, &mut decoder, &root.mark);
         let mut problems = experiment.load_profiles(library);
+        if problems.is_empty() && decoder.reporter.is_empty() {
+            problems = library.unused(&experiment);
+        }
         experiment.check_divisions(&mut decoder);
         if decoder.reporter.is_empty() && problems.is_empty() {
             experiment.hash = hash(text, overrides);

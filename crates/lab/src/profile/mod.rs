@@ -289,6 +289,7 @@ fn stage_of(
         cost: Cost { per_packet: values.get("per-packet"), per_byte: values.get("per-byte") },
         per_message: values.get("per-message"),
         per_pdu: values.get("per-pdu"),
+        random: values.given("random"),
         batch: values.get("batch"),
         interrupts: values.get::<u64>("interrupts") as u32,
         buses,

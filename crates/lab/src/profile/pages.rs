@@ -116,6 +116,8 @@ pub(crate) const STAGE: &Page = &Page {
         ),
         Param::or("per-pdu", ParamKind::Time, "0 s")
             .is("additional time for the last cell of each PDU, if packets are cells"),
+        Param::optional("random", ParamKind::Draw, "none")
+            .is("random additional time per packet; not at hosts with a `reception`"),
         Param::or("batch", ParamKind::Flag, "false")
             .is("whether an interrupt also handles packets that arrive while it runs"),
         Param::or("interrupts", ParamKind::Integer { min: 0, max: 2 }, "0").is(

@@ -350,6 +350,7 @@ fn a_resource_of_a_host_twice_as_fast_has_half_its_profiles_times() {
                         half_byte(&mut stage.cost.per_byte);
                         half(&mut stage.per_message);
                         half(&mut stage.per_pdu);
+                        stage.random = stage.random.as_ref().map(|draw| draw.scale(1, 2));
                     }
                     experiment.profiles.insert(key.clone(), Arc::new(changed));
                 }));
