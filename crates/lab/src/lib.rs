@@ -14,6 +14,7 @@ pub mod manual;
 pub mod profile;
 pub mod reach;
 mod replay;
+pub mod replicate;
 pub mod run;
 pub mod schema;
 pub mod sweep;

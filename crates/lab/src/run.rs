@@ -84,6 +84,11 @@ impl Watch {
         Watch { follower: Some(Box::new(follower)), ..Watch::default() }
     }
 
+    /// This many more runs follow.
+    pub(crate) fn expect(&self, runs: usize) {
+        self.runs.store(self.runs_done.load(Ordering::Relaxed) + runs, Ordering::Relaxed);
+    }
+
     /// The share of the first run that is done, how many further runs are done, and of how many.
     pub fn progress(&self) -> (f64, usize, usize) {
         let end = self.end.load(Ordering::Relaxed).max(1);
@@ -285,7 +290,7 @@ pub fn explain(
     changes.extend(ideals(experiment));
     let whole = !ledger.provenance.partial;
     let changes = if whole { changes } else { Vec::new() };
-    runner.watch.runs.store(changes.len() + shuffles as usize, Ordering::Relaxed);
+    runner.watch.expect(changes.len() + shuffles as usize);
     let effects = effects(experiment, &ledger, changes, runner)?;
     ledger.verdict = verdict(&ledger, &effects);
     ledger.what_ifs = rank(&ledger, &effects);
@@ -336,7 +341,7 @@ fn shuffle(
 }
 
 /// One more run; `None` if it was stopped.
-fn rerun(
+pub(crate) fn rerun(
     experiment: &Experiment,
     changes: &Changes,
     shuffle_ties: u64,
@@ -353,7 +358,7 @@ fn rerun(
 }
 
 /// Runs all tasks concurrently, and fails if one fails.
-fn all<F>(tasks: Vec<F>, runner: Runner<'_>) -> Result<Vec<Option<Ledger>>, Failure>
+pub(crate) fn all<F>(tasks: Vec<F>, runner: Runner<'_>) -> Result<Vec<Option<Ledger>>, Failure>
 where
     F: FnOnce() -> Result<Option<Ledger>, Failure> + Send,
 {

@@ -4,7 +4,9 @@ use lastmeter_engine::Serial;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::Builtin;
+use lastmeter_lab::replicate::{Replicates, replicate};
 use lastmeter_lab::run::{Runner, Watch, ledger};
+use lastmeter_lab::sweep::Until;
 use lastmeter_ledger::Ledger;
 
 fn run(text: &str, overrides: &[&str], threads: usize) -> Ledger {
@@ -195,4 +197,47 @@ fn a_stage_of_a_host_can_take_a_random_time() {
     assert!((service.mean / 1e-3 - 1.0).abs() < 0.05, "{service:?}");
     assert!((service.p50.unwrap() / service.mean - 0.693).abs() < 0.05, "{service:?}");
     assert!((service.p99.unwrap() / service.mean - 4.605).abs() < 0.4, "{service:?}");
+}
+
+fn replicated(text: &str, runs: u64, until: Option<&str>) -> Vec<lastmeter_ledger::Estimate> {
+    let experiment = Experiment::parse("experiment.toml", text, &[], &Builtin).unwrap();
+    let watch = Watch::default();
+    let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    let first = ledger(&experiment, runner).unwrap();
+    let until = until.map(|text| Until::parse(text).unwrap());
+    replicate(&experiment, &first, &Replicates { runs, until }, runner).unwrap()
+}
+
+/// M/M/1 at a load of 0.8: 5 us in the system, 4 of them in the queue and at the desk, 20 us on the links.
+#[test]
+fn intervals_over_seeds_cover_the_truth() {
+    let text = MM1.replace("400 ms", "60 ms");
+    let text = text.replacen("duration", "warm-up = \"10 ms\"\nduration", 1);
+    let all = replicated(&text, 8, None);
+    let one = |of: &str, measure: &str| {
+        all.iter().find(|one| one.of == of && one.measure == measure).unwrap()
+    };
+    let latency = one("all paths", "latency");
+    let half = latency.half_width.unwrap();
+    assert_eq!(latency.runs, 8);
+    // Three standard errors: t is 2.365 with 7 degrees of freedom.
+    assert!((latency.mean - 25e-6).abs() < half * 3.0 / 2.365, "{latency:?}");
+    assert!(half > 0.0 && half < 1e-6, "{latency:?}");
+    let length = one("desk: length", "mean");
+    assert!((length.mean - 3.2).abs() < length.half_width.unwrap() * 3.0 / 2.365, "{length:?}");
+    assert_eq!(one("desk", "busy").runs, 8);
+    assert_eq!(one("all paths", "goodput").unit, "bit/s");
+}
+
+#[test]
+fn seeds_are_added_until_an_interval_is_narrow() {
+    let text = MM1.replace("400 ms", "5 ms");
+    let runs = |until| {
+        let all = replicated(&text, 3, Some(until));
+        let one = all.iter().find(|one| one.of == "all paths" && one.measure == "latency").unwrap();
+        (one.runs, one.half_width.unwrap() / one.mean)
+    };
+    let (few, (wide, narrow)) = (runs("latency 50 %"), runs("latency 1.5 %"));
+    assert_eq!(few.0, 3);
+    assert!(wide > 3 && wide < 200 && narrow <= 0.015, "{wide} {narrow}");
 }

@@ -35,6 +35,16 @@ pub fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A value of a unit: a time, a rate, a share without a unit, else three digits and the unit.
+pub fn quantity(value: f64, unit: &str) -> String {
+    match unit {
+        "s" => time(value),
+        "bit/s" => rate(value),
+        "" => share(value),
+        _ => format!("{} {unit}", significant(value)),
+    }
+}
+
 /// A rate in words: `9.41 Gbit/s`.
 pub fn rate(bits_per_second: f64) -> String {
     match bits_per_second.round() as u64 {

@@ -26,5 +26,7 @@ mod shape;
 pub mod terminal;
 mod types;
 
-pub use observations::{Counter, Level, Rates, Series, Step, TRANSFERS_MAX, Transfer, Transfers};
+pub use observations::{
+    Counter, Estimate, Level, Rates, Series, Step, TRANSFERS_MAX, Transfer, Transfers,
+};
 pub use types::*;

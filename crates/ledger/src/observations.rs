@@ -63,6 +63,24 @@ pub struct Level {
     pub most: f64,
 }
 
+/// A figure over several runs that differ only by their seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// The path and class, the resource, the level or the traffic; or `all paths`.
+    pub of: String,
+    /// `goodput`, `latency`, `loss`, `busy`, `mean`.
+    pub measure: String,
+    /// Its unit; empty for a share.
+    pub unit: String,
+    /// How many runs have it.
+    pub runs: u64,
+    /// Its mean over these.
+    pub mean: f64,
+    /// Half the width of the mean's 95 % confidence interval (Student's t); absent for a single run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
+}
+
 /// The transfers of one traffic: connections from opening to the acknowledgement of their last byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Transfers {

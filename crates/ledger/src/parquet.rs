@@ -43,6 +43,8 @@ pub enum Table {
     Series,
     /// A row for each quantity whose shares of time are known.
     Levels,
+    /// A row for each figure over several seeds.
+    Estimates,
     /// A row for each counter of each element.
     Counters,
     /// A row for each transfer.
@@ -51,7 +53,7 @@ pub enum Table {
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 11] = [
+    pub const ALL: [Table; 12] = [
         Table::Paths,
         Table::Stages,
         Table::Drops,
@@ -61,6 +63,7 @@ impl Table {
         Table::Latencies,
         Table::Series,
         Table::Levels,
+        Table::Estimates,
         Table::Counters,
         Table::Transfers,
     ];
@@ -82,6 +85,7 @@ impl Table {
             Table::Latencies => "latencies",
             Table::Series => "series",
             Table::Levels => "levels",
+            Table::Estimates => "estimates",
             Table::Counters => "counters",
             Table::Transfers => "transfers",
         }
@@ -99,6 +103,7 @@ impl Table {
             Table::Latencies => latencies(ledger),
             Table::Series => series(ledger),
             Table::Levels => levels(ledger),
+            Table::Estimates => estimates(ledger),
             Table::Counters => counters(ledger),
             Table::Transfers => transfers(ledger),
         }
@@ -309,6 +314,18 @@ fn levels(ledger: &Ledger) -> Columns {
     columns.real("p90", rows, |row| row.p90);
     columns.real("p99", rows, |row| row.p99);
     columns.real("most", rows, |row| row.most);
+    columns
+}
+
+fn estimates(ledger: &Ledger) -> Columns {
+    let rows = &ledger.estimates;
+    let mut columns = begun(ledger, rows);
+    columns.text("of", rows, |row| &row.of);
+    columns.text("measure", rows, |row| &row.measure);
+    columns.text("unit", rows, |row| &row.unit);
+    columns.count("runs", rows, |row| row.runs);
+    columns.real("mean", rows, |row| row.mean);
+    real(&mut columns, "half_width", rows, |row| row.half_width);
     columns
 }
 

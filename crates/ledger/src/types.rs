@@ -4,7 +4,7 @@
 //! [`SCHEMA`]. What was not measured is absent: a zero is a measured zero. Values are SI base units (seconds, bits
 //! per second, bytes, packets); names carry no unit. Maps are ordered, so that equal runs give equal bytes.
 
-use crate::{Counter, Level, Series, Transfers};
+use crate::{Counter, Estimate, Level, Series, Transfers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +47,9 @@ pub struct Ledger {
     /// For how long quantities had which value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<Level>,
+    /// Figures over several seeds, of which this ledger is the first; none if there was one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub estimates: Vec<Estimate>,
     /// What elements counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<Counter>,
@@ -528,6 +531,7 @@ impl Ledger {
             notes: Vec::new(),
             series: Vec::new(),
             levels: Vec::new(),
+            estimates: Vec::new(),
             counters: Vec::new(),
             transfers: Vec::new(),
         }

@@ -213,7 +213,7 @@ impl Until {
         Some(if half <= allowed { 1.0 } else { half / allowed.max(f64::MIN_POSITIVE) })
     }
 
-    fn is_narrow(&self, values: &[f64]) -> bool {
+    pub(crate) fn is_narrow(&self, values: &[f64]) -> bool {
         self.excess(values).is_some_and(|excess| excess <= 1.0)
     }
 }

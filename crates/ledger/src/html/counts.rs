@@ -3,7 +3,7 @@
 use super::table;
 use super::text::{escape, figure, time_figure};
 use crate::figures;
-use crate::{Ledger, Level, Transfers};
+use crate::{Estimate, Ledger, Level, Transfers};
 
 /// Counters that the page lists; the files beside it have all.
 const COUNTERS_MAX: usize = 400;
@@ -41,6 +41,17 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
         out.push_str(&table("Levels", &titles, &rows));
         out.push_str("</section>\n");
     }
+    if let Some(runs) = ledger.estimates.iter().map(|one| one.runs).max() {
+        out.push_str(&format!("<section aria-label=\"Seeds\">\n<h2>Over {runs} seeds</h2>\n"));
+        out.push_str(
+            "<p class=\"key\">Means with their 95 % confidence intervals; all else on this page is \
+             of the first seed.</p>\n",
+        );
+        let titles = ["of", "figure", "runs", "mean", "half of the interval"];
+        let rows: Vec<_> = ledger.estimates.iter().map(|one| (false, estimate(one))).collect();
+        out.push_str(&table("Seeds", &titles, &rows));
+        out.push_str("</section>\n");
+    }
     let counted: Vec<_> = ledger.counters.iter().filter(|counter| counter.value > 0).collect();
     if counted.is_empty() {
         return;
@@ -59,6 +70,18 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
     let rows: Vec<_> = counted.iter().take(COUNTERS_MAX).map(row).collect();
     out.push_str(&table("Counters", &["element", "counter", "value"], &rows));
     out.push_str("</details>\n</section>\n");
+}
+
+fn estimate(one: &Estimate) -> Vec<String> {
+    let shown = |value, what| figure(&figures::quantity(value, &one.unit), value, &one.unit, what);
+    let half = one.half_width.map(|half| shown(half, "half of the 95 % confidence interval"));
+    vec![
+        escape(&one.of),
+        escape(&one.measure),
+        one.runs.to_string(),
+        shown(one.mean, "mean over seeds"),
+        half.unwrap_or_else(|| "-".to_owned()),
+    ]
 }
 
 fn level(one: &Level) -> Vec<String> {

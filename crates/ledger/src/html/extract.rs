@@ -38,6 +38,7 @@ pub(super) fn of(ledger: &Ledger) -> Option<Ledger> {
         notes: ledger.notes.clone(),
         series: ledger.series.clone(),
         levels: ledger.levels.clone(),
+        estimates: ledger.estimates.clone(),
         counters: ledger.counters.clone(),
         transfers: ledger.transfers.clone(),
     })

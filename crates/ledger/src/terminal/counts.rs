@@ -5,11 +5,12 @@ use super::parts::{fold_line, joined};
 use super::table::{Cell, Column, Table};
 use super::{Style, heading};
 use crate::figures;
-use crate::{Ledger, Level, Transfers};
+use crate::{Estimate, Ledger, Level, Transfers};
 
 /// Rows of the table of transfers, and lines of counters.
 const TRANSFERS_MAX: usize = 12;
 const LEVELS_MAX: usize = 12;
+const ESTIMATES_MAX: usize = 24;
 const COUNTERS_MAX: usize = 8;
 
 /// What became of connections, one line for each traffic.
@@ -81,6 +82,37 @@ pub(super) fn levels(style: &Style, ledger: &Ledger, out: &mut String) {
     Table { columns, rows }.draw(style, out);
     if ledger.levels.len() > LEVELS_MAX {
         let more = figures::plural((ledger.levels.len() - LEVELS_MAX) as u64, "more row");
+        fold_line(style, &format!("{more}; --json and --out have all"), out);
+    }
+}
+
+/// Figures over several seeds.
+pub(super) fn estimates(style: &Style, ledger: &Ledger, out: &mut String) {
+    let Some(runs) = ledger.estimates.iter().map(|one| one.runs).max() else { return };
+    let what = format!("{runs} of them: mean and 95 % confidence interval");
+    heading(style, "SEEDS", &what, out);
+    let columns = vec![
+        Column::name("of", 12, 0),
+        Column::name("figure", 8, 0),
+        Column::number("mean", "mean over seeds", 0),
+        Column::number("+-", "half of the interval", 1),
+        Column::number("share", "half of the interval, as a share of the mean", 2),
+    ];
+    let row = |one: &Estimate| {
+        let shown = |value| Cell::new(figures::quantity(value, &one.unit));
+        let share = one.half_width.filter(|_| one.mean != 0.0).map(|half| half / one.mean.abs());
+        vec![
+            Cell::new(style.clean(&one.of)),
+            Cell::new(one.measure.clone()),
+            shown(one.mean),
+            one.half_width.map_or(Cell::new("-"), shown),
+            share.map_or(Cell::new("-"), |share| Cell::new(figures::share(share))),
+        ]
+    };
+    let rows = ledger.estimates.iter().take(ESTIMATES_MAX).map(row).collect();
+    Table { columns, rows }.draw(style, out);
+    if ledger.estimates.len() > ESTIMATES_MAX {
+        let more = figures::plural((ledger.estimates.len() - ESTIMATES_MAX) as u64, "more row");
         fold_line(style, &format!("{more}; --json and --out have all"), out);
     }
 }

@@ -67,6 +67,7 @@ pub fn render(ledger: &Ledger, style: Style) -> String {
     series(&style, ledger, &mut out);
     parts::what_ifs(&style, ledger, &mut out);
     counts::levels(&style, ledger, &mut out);
+    counts::estimates(&style, ledger, &mut out);
     counts::counters(&style, ledger, &mut out);
     parts::footer(&style, ledger, &mut out);
     out

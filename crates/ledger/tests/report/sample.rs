@@ -192,6 +192,14 @@ pub(crate) fn ledger() -> Ledger {
             p99: 19.0,
             most: 44.0,
         }],
+        estimates: vec![Estimate {
+            of: "alice -> bob bulk".to_owned(),
+            measure: "goodput".to_owned(),
+            unit: "bit/s".to_owned(),
+            runs: 5,
+            mean: 1.573e9,
+            half_width: Some(12e6),
+        }],
         counters: counters(),
         transfers: vec![Transfers::new(
             "bulk",
