@@ -37,6 +37,10 @@ pub(crate) fn of_profile(
 ) -> Result<Machine, Error> {
     let mut assembly = Assembly::new(site, profile, message);
     assembly.stages("send", &profile.send, Next::Exit(TO_LINKS));
+    if profile.send.is_empty() {
+        // Nothing comes in here: the inputs that follow keep their places.
+        assembly.entries.push(0);
+    }
     let Some((way, links)) = way else {
         assembly.stages("receive", &profile.receive, Next::Exit(TO_APPLICATIONS));
         return Ok(assembly.machine());

@@ -108,9 +108,10 @@ fn build(
         Some((_, links)) => each(host, FROM_LINKS, links),
         None => Inputs::One((host, FROM_LINKS)),
     };
+    let (sends, receives) = (!profile.send.is_empty(), !profile.receive.is_empty());
     Ok(Between {
-        send: Some(((host, FROM_APPLICATIONS), (host, TO_LINKS))),
-        receive: Some((inputs, vec![(host, TO_APPLICATIONS)])),
+        send: sends.then_some(((host, FROM_APPLICATIONS), (host, TO_LINKS))),
+        receive: receives.then(|| (inputs, vec![(host, TO_APPLICATIONS)])),
     })
 }
 

@@ -241,3 +241,34 @@ fn seeds_are_added_until_an_interval_is_narrow() {
     assert_eq!(few.0, 3);
     assert!(wide > 3 && wide < 200 && narrow <= 0.015, "{wide} {narrow}");
 }
+
+/// A host whose profile has one side only, from a library of its own.
+struct OneSided(&'static str);
+
+impl lastmeter_lab::library::Library for OneSided {
+    fn profile(&self, _folder: &str, _name: &str) -> Result<String, String> {
+        let stage =
+            |side| format!("[[{side}]]\nname = \"work\"\non = \"cpu\"\nper-packet = \"5 us\"\n");
+        let text = "what = \"A host\"\nsource = \"us\"\n[resources]\ncpu = { cpu = {} }\n";
+        Ok(text.to_owned() + &stage(self.0))
+    }
+    fn names(&self, _folder: &str) -> Vec<String> {
+        vec!["own".to_owned()]
+    }
+}
+
+#[test]
+fn a_host_may_cost_something_on_one_side_only() {
+    let text = MM1.replace("host = {}", "host = { profile = \"own\" }").replace("400 ms", "1 ms");
+    let text = text.replace("6.4 Gbit/s", "80 Mbit/s");
+    for (side, host) in [("send", "customers"), ("receive", "exit")] {
+        let library = OneSided(side);
+        let experiment = Experiment::parse("experiment.toml", &text, &[], &library).unwrap();
+        let watch = Watch::default();
+        let runner = Runner { parallel: &Serial, threads: 1, library: &library, watch: &watch };
+        let ledger = ledger(&experiment, runner).unwrap();
+        let works = ledger.paths[0].stages.iter().filter(|stage| stage.name.ends_with(" work"));
+        let works: Vec<&str> = works.map(|stage| stage.name.as_str()).collect();
+        assert_eq!(works, [format!("{host} work")]);
+    }
+}

@@ -91,8 +91,8 @@ pub struct Link {
     pub between: Vec<End>,
     /// Its parameters, in the direction in which it is written.
     pub values: Values,
-    /// The same in the other direction.
-    pub back: Values,
+    /// The same in the other direction, if they differ.
+    pub back: Option<Values>,
     /// The source of its rate, if a line card states it.
     pub source: Option<String>,
     pub(crate) mark: Mark,
@@ -102,7 +102,7 @@ pub struct Link {
 impl Link {
     /// Its parameters in a direction.
     pub fn values(&self, back: bool) -> &Values {
-        if back { &self.back } else { &self.values }
+        self.back.as_ref().filter(|_| back).unwrap_or(&self.values)
     }
 }
 
@@ -397,9 +397,9 @@ fn decode_link(
 }
 
 /// The values of the other direction.
-fn back(decoder: &mut Decoder<'_>, there: &Values, link: &Item, key: &str) -> Values {
+fn back(decoder: &mut Decoder<'_>, there: &Values, link: &Item, key: &str) -> Option<Values> {
+    let item = link.get(pages::BACK.name)?;
     let mut values = there.clone();
-    let Some(item) = link.get(pages::BACK.name) else { return values };
     let params = pages::BACK.params;
     let shape = Shape { what: "the way back", params, kind: None, besides: &[] };
     let key = join(key, pages::BACK.name);
@@ -407,7 +407,7 @@ fn back(decoder: &mut Decoder<'_>, there: &Values, link: &Item, key: &str) -> Va
     if !values.has("rate") {
         check::wireless(decoder, &values, item, &key);
     }
-    values
+    Some(values)
 }
 
 /// Fills in values that the link does not give from its line card (D-08); returns the source of its rate.

@@ -154,8 +154,10 @@ pub(crate) const TRAFFIC: &Page = &Page {
         Param::or("start", ParamKind::Time, "0 s").is("earliest time of a packet"),
         Param::optional("stop", ParamKind::Time, "the end").is("latest time of a packet"),
         Param::optional("packets", ParamKind::COUNT, "no limit").is("most packets per flow"),
-        Param::or("phase", ParamKind::Choice(&["zero", "random"]), "zero")
-            .is("when the first packet comes: at once, or after a random part of the first gap"),
+        Param::or("phase", ParamKind::Choice(&["zero", "random"]), "zero").is(
+            "when the first packet comes: at once, or after a random part of the first gap; with \
+             random gaps always after one of them",
+        ),
         Param::or("class", ParamKind::Integer { min: 0, max: 255 }, "0")
             .is("class of service of its packets, for queues that have classes"),
         Param::or("ecn", ParamKind::Choice(&["none", "ect0", "ect1"]), "none")

@@ -118,8 +118,13 @@ pub fn host(file_name: &str, text: &[u8], library: &dyn Library) -> Result<Profi
     let source: String = values.given("source").unwrap_or_default();
     let resources = resources(&mut decoder, &root, &source);
     let mut read = Stages { source: &source, resources: &resources, names: Vec::new() };
-    let send = read.way(&mut decoder, &root, "send");
-    let receive = read.way(&mut decoder, &root, "receive");
+    // A host may cost nothing on one side.
+    let neither = root.get("send").is_none() && root.get("receive").is_none();
+    let mut way = |direction| match neither || root.get(direction).is_some() {
+        true => read.way(&mut decoder, &root, direction),
+        false => Vec::new(),
+    };
+    let (send, receive) = (way("send"), way("receive"));
     match decoder.reporter.is_empty() {
         true => Ok(Profile {
             what: values.get("what"),

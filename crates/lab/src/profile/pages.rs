@@ -138,9 +138,14 @@ pub(crate) const STAGE: &Page = &Page {
             .is("whether a packet that finds the queue full is dropped or waits upstream"),
     ],
     source: "Indiresan 1997, section 4.3.4 and Fig 4.4 (E-50)",
-    deviations: &["`crosses = { memory = 2 }` says how often each byte crosses which bus, in \
+    deviations: &[
+        "`crosses = { memory = 2 }` says how often each byte crosses which bus, in \
          parallel with the stage's own work; the resource is blocked while it only waits for the \
-         bus."],
+         bus.",
+        "Threads of one level are served in the order in which they became ready, as by a \
+         scheduler, and not their packets in order of arrival: a stage that has served a packet \
+         goes behind the others that wait.",
+    ],
     example: EXAMPLE,
     ..Page::at(here!())
 };

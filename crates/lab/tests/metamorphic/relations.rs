@@ -444,6 +444,7 @@ fn scaled(subject: &Subject) -> Option<[Totals; 2]> {
     }
     for link in &mut slow.links {
         slower(&mut link.values, page("links"));
+        link.back.iter_mut().for_each(|back| slower(back, page("back")));
     }
     for traffic in &mut slow.traffic {
         slower(&mut traffic.values, page("traffic"));
