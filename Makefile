@@ -6,8 +6,8 @@ CARGO ?= cargo
 .PHONY: why test check test-long setup setup-test build bench fmt clean
 
 why: setup
-	$(CARGO) build --release --locked --package lastmeter
-	target/release/lastmeter why --out out/why
+	$(CARGO) build --profile quick --locked --package lastmeter
+	target/quick/lastmeter why --out out/why
 
 test: setup-test
 	./scripts/test

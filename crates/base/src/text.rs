@@ -144,10 +144,10 @@ fn parse_smallest(
 ) -> Result<u64, QuantityError> {
     let fail = |found: String, right: String| Err(QuantityError { found, right });
     let trimmed = text.trim();
-    let digits_end = trimmed
-        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
-        .unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(digits_end);
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.' || c == '_';
+    let digits_end = trimmed.find(|c: char| !is_digit(c)).unwrap_or(trimmed.len());
+    let exponent_len = exponent_len(&trimmed[digits_end..]);
+    let (number, unit) = trimmed.split_at(digits_end + exponent_len);
     let unit = unit.trim_start();
     if number.is_empty() {
         let right = format!("write a number and a unit, like \"10 {}\"", proposed[0]);
@@ -171,12 +171,21 @@ fn parse_smallest(
         };
         return fail(format!("`{unit}` is not a unit of a {name}"), right);
     };
-    let Some((mantissa, decimals)) = decimal(number) else {
-        let right = "write digits with at most one point, like 2.5".to_owned();
+    let (digits, exponent) = number.split_at(number.len() - exponent_len);
+    let Some((mantissa, decimals)) = decimal(digits) else {
+        let right = "write digits with at most one point, like 2.5 or 1e9".to_owned();
         return fail(format!("`{number}` is not a decimal number"), right);
     };
-    let scaled = mantissa.checked_mul(u128::from(size));
-    let divisor = 10u128.pow(decimals);
+    let exponent: i32 = exponent.get(1..).map_or(0, |text| {
+        let beyond = if text.starts_with('-') { i32::MIN } else { i32::MAX };
+        text.parse().unwrap_or(beyond)
+    });
+    // An exponent takes decimals away, and then adds zeros.
+    let decimals = i32::try_from(decimals).unwrap_or(i32::MAX).saturating_sub(exponent);
+    let power = |exponent: i32| 10u128.checked_pow(exponent.max(0).unsigned_abs());
+    let scaled = power(decimals.saturating_neg())
+        .and_then(|zeros| mantissa.checked_mul(zeros)?.checked_mul(u128::from(size)));
+    let divisor = power(decimals).unwrap_or(u128::MAX);
     match scaled {
         Some(scaled) if !scaled.is_multiple_of(divisor) => {
             let right = "leave out some decimals".to_owned();
@@ -188,6 +197,14 @@ fn parse_smallest(
         },
         None => fail(format!("`{trimmed}` is larger than a {name} can be"), most(units)),
     }
+}
+
+/// The length of an exponent, such as `e9` or `E-3`, at the beginning of a text.
+fn exponent_len(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix(['e', 'E']) else { return 0 };
+    let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+    let count = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    if count == 0 { 0 } else { text.len() - digits.len() + count }
 }
 
 /// The largest whole number of the largest unit that fits.
@@ -296,6 +313,9 @@ mod tests {
         assert_eq!(Duration::parse("10 us"), Ok(Duration::from_us(10)));
         assert_eq!(PerByte::parse("0.42 us/B"), Ok(PerByte::from_fs(420_000_000)));
         assert_eq!(PerByte::parse("1 GB/s"), Ok(PerByte::from_fs(1_000_000)));
+        assert_eq!(Rate::parse("1e9 bit/s"), Ok(Rate::from_gbit(1)));
+        assert_eq!(Rate::parse("2.5E+3Mbit/s"), Ok(Rate::from_mbit(2_500)));
+        assert_eq!(Duration::parse("1500e-3 us"), Ok(Duration::from_ns(1_500)));
     }
 
     #[test]
@@ -309,11 +329,35 @@ mod tests {
             ("0 Mbit/s", "`0 Mbit/s` is zero: a rate must be positive"),
             (
                 "1.2.3 Mbit/s",
-                "`1.2.3` is not a decimal number: write digits with at most one point, like 2.5",
+                "`1.2.3` is not a decimal number: write digits with at most one point, like 2.5 or \
+                 1e9",
             ),
             (
                 "0.5 bit/s",
                 "`0.5 bit/s` is finer than the resolution of a rate: leave out some decimals",
+            ),
+            (
+                "1e Mbit/s",
+                "`e Mbit/s` is not a unit of a rate: the units of a rate are bit/s, \
+                kbit/s, Mbit/s, Gbit/s, Tbit/s, B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s",
+            ),
+            (
+                "1e40 Gbit/s",
+                "`1e40 Gbit/s` is larger than a rate can be: write at most \"2305843 TB/s\"",
+            ),
+            (
+                "1e999999999999 Gbit/s",
+                "`1e999999999999 Gbit/s` is larger than a rate can be: write at most \
+                 \"2305843 TB/s\"",
+            ),
+            (
+                "1e-999999999999 s/s",
+                "`s/s` is not a unit of a rate: the units of a rate are bit/s, kbit/s, Mbit/s, \
+                 Gbit/s, Tbit/s, B/s, kB/s, MB/s, GB/s, TB/s, KiB/s, MiB/s, GiB/s",
+            ),
+            (
+                "1e-40 Gbit/s",
+                "`1e-40 Gbit/s` is finer than the resolution of a rate: leave out some decimals",
             ),
             (
                 "99999999999 Tbit/s",

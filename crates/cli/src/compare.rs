@@ -50,5 +50,12 @@ fn read(path: &Path) -> Result<Ledger, Complaint> {
     let complain =
         |error: &dyn std::fmt::Display| Complaint(format!("`{}`: {error}", file.display()));
     let text = fs::read_to_string(&file).map_err(|error| complain(&error))?;
-    json::from_json(&text).map_err(|error| complain(&error))
+    if file.extension().is_some_and(|end| end == "toml") {
+        let hint = format!(
+            "run it first, `lastmeter run {} --out FOLDER`, and compare the folders",
+            file.display()
+        );
+        return Err(complain(&format!("not a ledger but an experiment: {hint}")));
+    }
+    json::from_json(&text).map_err(|error| complain(&format!("not a ledger: {error}")))
 }

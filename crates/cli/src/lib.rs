@@ -68,6 +68,9 @@ struct Common {
     /// Number of threads [default: number of cores]
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
+    /// Print results and errors only: no progress, no notes
+    #[arg(long, global = true)]
+    quiet: bool,
 }
 
 #[derive(Subcommand)]
@@ -125,12 +128,17 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let Arguments { common, command } = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // A closed pipe is not an error: the reader has all it wants.
-            let _ = error.print();
-            return error.exit_code().try_into().unwrap_or(2);
+            output::remember(error.print());
+            return ended(Ok(Ended::Status(error.exit_code().try_into().unwrap_or(2))));
         }
     };
-    let ended = match command {
+    if common.quiet {
+        output::hush();
+    }
+    if let Err(complaint) = threads::check(common.threads) {
+        return ended(Err(complaint));
+    }
+    ended(match command {
         Command::Calibrate(arguments) => calibrate::calibrate(&common, &arguments),
         Command::Why(arguments) => why::why(&common, &arguments),
         Command::Run(arguments) => run::run(&common, &arguments),
@@ -144,7 +152,15 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Lookup(arguments) => lookup::lookup(&common, &arguments),
         Command::Dq(arguments) => dq::dq(&common, &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),
-    };
+    })
+}
+
+/// The exit status; what is wrong is printed.
+fn ended(ended: Result<Ended, Complaint>) -> u8 {
+    let ended = ended.and_then(|ended| match output::failure() {
+        None => Ok(ended),
+        Some(error) => Err(Complaint(format!("cannot write standard output: {error}"))),
+    });
     match ended {
         Ok(Ended::Done) => 0,
         Ok(Ended::Short) => 1,

@@ -1,7 +1,9 @@
 //! Printing. A reader that closes the pipe early is not an error.
 
 use lastmeter_ledger::terminal::Style;
-use std::io::{IsTerminal, Write};
+use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Narrower terminals than this are treated as if they were this wide.
 const WIDTH_MIN: usize = 60;
@@ -12,13 +14,44 @@ const WIDTH_DEFAULT: usize = 100;
 pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    // A closed pipe is not an error: the reader has all it wants.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes()));
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes()));
+    remember(written.and_then(|()| out.flush()));
+}
+
+/// The first failure to write standard output.
+static FAILED: Mutex<Option<Error>> = Mutex::new(None);
+
+/// Keeps a failure for [`failure`]. A closed pipe is none: the reader has all it wants.
+pub(crate) fn remember(written: Result<(), Error>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// Why standard output is incomplete, if it is.
+pub(crate) fn failure() -> Option<Error> {
+    FAILED.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Prints neither notes nor progress from now on.
+pub(crate) fn hush() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether notes and progress are not wanted.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
 }
 
 /// Prints a note on standard error.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    if !is_quiet() {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
 }
 
 /// Prints an error on standard error.
@@ -34,12 +67,22 @@ pub(crate) fn complain(text: &str) {
 
 /// Whether standard output is a terminal that shows colours.
 pub(crate) fn colours() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    std::io::stdout().is_terminal() && may_colour()
 }
 
 /// Whether standard error is a terminal that shows colours.
 pub(crate) fn error_colours() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    std::io::stderr().is_terminal() && may_colour()
+}
+
+/// Unless the user or the terminal wants none (no-color.org).
+fn may_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none() && !is_dumb()
+}
+
+/// Whether the terminal can only print lines.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
 /// The width of the terminal, in columns.

@@ -1,7 +1,8 @@
 //! A progress bar on a terminal, and Ctrl-C: the first stops the work and keeps its results so far, the
 //! second ends the program.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::output;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lastmeter_engine::Control;
 use lastmeter_lab::run::Watch;
 use std::sync::Arc;
@@ -74,6 +75,9 @@ const STEPS: u64 = 1000;
 fn draw(bar: &ProgressBar, look: &(dyn Fn(&ProgressBar) + Sync), finished: &AtomicBool) {
     let style = ProgressStyle::with_template("{msg:20} {wide_bar} {percent:>3} %  {eta:>4} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    if output::is_quiet() || output::is_dumb() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
     while !finished.load(Ordering::Relaxed) {
         look(bar);
         std::thread::park_timeout(EVERY);

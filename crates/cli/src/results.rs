@@ -26,6 +26,18 @@ pub fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
     Ok(folder.join(HTML))
 }
 
+/// Creates the folder of results that the user named, if any, before the work whose results it is to hold.
+///
+/// # Errors
+/// Nothing can be written there.
+pub(crate) fn prepare(folder: Option<&Path>) -> Result<(), Complaint> {
+    let Some(folder) = folder else { return Ok(()) };
+    let complain = |error| Complaint(format!("--out {}: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(complain)?;
+    let probe = folder.join(format!(".lastmeter-{}", std::process::id()));
+    fs::File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(complain)
+}
+
 /// Writes the folder of results that the user named, if any, and prints where.
 ///
 /// # Errors

@@ -56,6 +56,7 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     let found = world::experiment(&arguments.experiment)?;
     let disk = Disk::new(found.folder);
     arguments.pcaps.iter().try_for_each(|text| disk.add_tap(text))?;
+    results::prepare(arguments.out.as_deref())?;
     let until = arguments.until.as_deref().map(Until::parse).transpose().map_err(Complaint)?;
     let overrides = overrides(common, &arguments.sets)?;
     let mut experiment = Experiment::parse(&found.name, &found.text, &overrides, &disk)

@@ -1,6 +1,7 @@
 //! Threads for models, behind the engine's trait: rayon's pool, and further ones for what must run
 //! concurrently.
 
+use crate::Complaint;
 use lastmeter_lab::Parallel;
 use std::io;
 use std::panic::resume_unwind;
@@ -11,6 +12,23 @@ use std::thread::{self, Builder};
 #[derive(Debug)]
 pub struct Threads {
     pool: rayon::ThreadPool,
+}
+
+/// More threads than this for each core would only wait for one another.
+const PER_CORE_MAX: usize = 4;
+
+/// Whether so many threads make sense here.
+///
+/// # Errors
+/// They do not; says how many do.
+pub(crate) fn check(threads: Option<usize>) -> Result<(), Complaint> {
+    let most = PER_CORE_MAX * thread::available_parallelism().map_or(1, usize::from);
+    match threads {
+        Some(threads) if threads == 0 || threads > most => Err(Complaint(format!(
+            "--threads {threads}: write a number from 1 to {most}, which is {PER_CORE_MAX} for each core"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl Threads {

@@ -54,6 +54,10 @@ pub fn experiment(named: &str) -> Result<Found, Complaint> {
         let hint = format!("`lastmeter repro {name}` compares it with what was published");
         return Err(Complaint(format!("`{named}` is a reproduction: {hint}")));
     }
+    if folder.is_dir() {
+        let hint = "name a file, or a folder that has one";
+        return Err(Complaint(format!("`{named}` is a folder without experiment.toml: {hint}")));
+    }
     let bundled = lastmeter_lab::library::experiment(named);
     bundled
         .map(|text| Found { name: named.to_owned(), text: text.into(), folder: None })

@@ -152,7 +152,7 @@ fn quantity<Q: Quantity>() -> Value {
     json!({
         "type": "string",
         "description": format!("A {} with its unit, like \"10 {}\".", Q::NAME, Q::PROPOSED[0]),
-        "pattern": format!("^ *[0-9_]*[.]?[0-9_]* *({}) *$", units(Q::UNITS)),
+        "pattern": format!("^ *[0-9_]*[.]?[0-9_]*([eE][+-]?[0-9]+)? *({}) *$", units(Q::UNITS)),
     })
 }
 
@@ -161,7 +161,7 @@ fn per_byte() -> Value {
     json!({
         "type": "string",
         "description": "A time per byte, like \"0.5 ns/B\", or the equivalent rate: \"2 GB/s\".",
-        "pattern": format!("^ *[0-9_]*[.]?[0-9_]* *({all}) *$"),
+        "pattern": format!("^ *[0-9_]*[.]?[0-9_]*([eE][+-]?[0-9]+)? *({all}) *$"),
     })
 }
 

@@ -160,7 +160,8 @@ impl Comparison {
         for (title, lines) in parts {
             text += &format!("\n{title}\n{}", table(lines, width));
         }
-        text
+        // Names come from outside and must not control the terminal.
+        text.replace(|c: char| c.is_control() && c != '\n', " ")
     }
 }
 

@@ -34,6 +34,7 @@ use folder::{Expected, Reproduction};
 use lastmeter_engine::{Parallel, Serial};
 use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::Plot;
+use std::collections::BTreeSet;
 use sweep::RunCache;
 
 /// Options of all experiments of a reproduction.
@@ -122,6 +123,7 @@ pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
         names.extend([reproduction.name.clone(), reproduction.system.clone()]);
         names.extend(reproduction.rows.iter().map(|row| row.id.clone()));
     }
+    let systems: BTreeSet<String> = reproductions.iter().map(|one| one.system.clone()).collect();
     let job = |reproduction: Reproduction| {
         let whole = all || is(&reproduction.name) || is(&reproduction.system);
         let id = (!whole && has_row(&reproduction)).then(|| select.to_owned());
@@ -129,7 +131,13 @@ pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
     };
     let jobs: Vec<Job> = reproductions.into_iter().filter_map(job).collect();
     match jobs.is_empty() {
-        true => Err(Error::unknown("row, system or experiment", select, names)),
+        true => Err(match Error::unknown("row, system or experiment", select, names) {
+            Error::Unknown { what, name, near } if near.is_empty() => {
+                let near = systems.into_iter().collect();
+                Error::Unknown { what, name, near }
+            }
+            error => error,
+        }),
         false => Ok(jobs),
     }
 }

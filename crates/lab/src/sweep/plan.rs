@@ -264,11 +264,23 @@ impl Plan {
     fn read(&self, sets: &[String], library: &dyn Library) -> Result<Experiment, Vec<Problem>> {
         let overrides: Vec<Override> =
             sets.iter().map(|set| Override::parse(set)).collect::<Result<_, _>>()?;
-        let mut experiment = Experiment::parse(&self.experiment, &self.text, &overrides, library)?;
+        let mut experiment = Experiment::parse(&self.experiment, &self.text, &overrides, library)
+            .map_err(|problems| {
+            problems.into_iter().map(|one| self.at_factor(one)).collect::<Vec<_>>()
+        })?;
         if self.quick {
             experiment.duration = experiment.duration / 10;
         }
         Ok(experiment)
+    }
+
+    /// A problem with an override that a factor made is one of `--over`.
+    fn at_factor(&self, mut problem: Problem) -> Problem {
+        let key = problem.excerpt.split_once('=').map_or("", |(key, _)| key);
+        if problem.file == "--set" && self.factors.iter().any(|factor| factor == key) {
+            problem.file = "--over".to_owned();
+        }
+        problem
     }
 
     /// The experiment of a run, for examining it more closely.
