@@ -84,7 +84,7 @@ pub struct Engines {
     engines: Vec<Option<Search>>,
     /// Numbers and requests of the lookups not yet taken by an engine.
     waiting: VecDeque<(u64, u64)>,
-    asked: u64,
+    requested: u64,
     taken: u64,
     /// The end of the last word delivered or of the last hold by a control cell.
     memory_free: Time,
@@ -109,12 +109,15 @@ impl Engines {
     /// Idle engines. Panics if there are none, or if a cycle or period is zero.
     pub fn new(options: Options) -> Engines {
         assert!(options.engines > 0, "at least one engine");
-        assert!(!options.period.is_zero() && !options.cycle.is_zero(), "cycle and period are more than zero");
+        assert!(
+            !options.period.is_zero() && !options.cycle.is_zero(),
+            "cycle and period are more than zero"
+        );
         Engines {
             options,
             engines: vec![None; options.engines],
             waiting: VecDeque::new(),
-            asked: 0,
+            requested: 0,
             taken: 0,
             memory_free: Time::START,
             memory_busy: Duration::ZERO,
@@ -127,8 +130,8 @@ impl Engines {
     /// Requests the lookup of an address whose path down the tree has this many nodes.
     pub fn lookup(&mut self, now: Time, nodes: u64) {
         self.advance(now);
-        self.waiting.push_back((self.asked, nodes + 1));
-        self.asked += 1;
+        self.waiting.push_back((self.requested, nodes + 1));
+        self.requested += 1;
         self.hand_out(now);
     }
 
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_engine_asks_once_in_eight_cycles() {
+    fn one_engine_makes_a_request_every_eight_cycles() {
         let (finished, _) = run(options(1, true), &[9, 9]);
         assert_eq!(finished[0].latency, Duration::from_ns(830));
         assert_eq!(finished[1].at - finished[0].at, Duration::from_ns(860));
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_engines_at_their_worst_pass_nine_million_a_second_d_139() {
+    fn eight_engines_do_nine_million_worst_case_lookups_per_second_d_139() {
         // Ten requests in as many periods of eight cycles, plus six cycles of handover, during which all other
         // phases may be taken: 86 to 88 cycles per lookup and engine.
         let rate = rate(options(8, true), &[9; 2048]);
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn more_engines_than_phases_bring_little_without_a_faster_memory() {
+    fn more_engines_than_phases_gain_little_without_a_faster_memory() {
         let rate =
             |options: Options| rate(Options { supply: Duration::ZERO, ..options }, &[9; 2048]);
         let eight = rate(options(8, true));
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_more_never_costs_the_others_much_d_136() {
+    fn one_more_engine_never_slows_the_others_much_d_136() {
         let mean = |engines: usize| {
             let supply = Duration::from_ns(99);
             let options = Options { supply, ..options(engines, true) };
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_cell_holds_up_every_engine() {
+    fn a_control_cell_delays_every_engine() {
         let mut engines = Engines::new(options(1, true));
         engines.control_cell(Time::START, Duration::from_us(2));
         engines.lookup(Time::START, 1);
@@ -307,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_lookup_ends_once_and_none_early(
+        fn every_lookup_ends_once_and_never_early(
             nodes in prop::collection::vec(1_u64..10, 1..60),
             engines in 1_usize..9,
             in_order: bool,

@@ -234,9 +234,9 @@ impl Machine {
     fn follow(&mut self, now: Time) {
         let Some(Receiving { reception, cpu, exit }) = &mut self.reception else { return };
         let (cpu, exit) = (*cpu, *exit);
-        for ask in reception.asks() {
-            self.resources[cpu].submit(now, ask.job);
-            self.resources[cpu].moved(ask.bytes);
+        for request in reception.requests() {
+            self.resources[cpu].submit(now, request.job);
+            self.resources[cpu].moved(request.bytes);
         }
         self.outputs.extend(reception.outputs().map(|output| match output {
             Output::Send(port, packet) => Output::Send(exit.unwrap_or(port), packet),
@@ -292,12 +292,12 @@ impl Machine {
             primary_done: false,
             buses_left: buses.len() as u32,
         });
-        self.ask(now, resource, job, work, len, entered);
+        self.request(now, resource, job, work, len, entered);
         self.cross(now, resource);
     }
 
     /// Requests work from a resource for a packet's bytes, in a handler that has been `entered` or not.
-    fn ask(
+    fn request(
         &mut self,
         now: Time,
         resource: usize,
@@ -330,7 +330,7 @@ impl Machine {
             let buses = std::mem::take(&mut self.stages[stage].stage.buses);
             for &(bus, crossings) in &buses {
                 let bytes = Bytes(len.0 * u64::from(crossings));
-                self.ask(now, bus, job, self.bus_cost[bus].time_for(bytes), bytes, false);
+                self.request(now, bus, job, self.bus_cost[bus].time_for(bytes), bytes, false);
                 self.cross(now, bus);
             }
             self.stages[stage].stage.buses = buses;

@@ -96,7 +96,11 @@ fn joined(host: &[StageProfile], adapter: &[AdapterStage], network: usize) -> Ve
     if network == host.len() {
         stages.extend(of(None));
     }
-    assert_eq!(stages.len(), host.len() + adapter.len(), "an adapter names a stage that the host does not have");
+    assert_eq!(
+        stages.len(),
+        host.len() + adapter.len(),
+        "an adapter names a stage that the host does not have"
+    );
     stages
 }
 
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapters_stages_stand_at_the_network_or_after_the_stage_that_they_name() {
+    fn an_adapters_stages_are_at_the_network_or_after_the_stage_that_they_name() {
         let whole = host().with(&adapter("call"));
         let names = |stages: &[StageProfile]| {
             stages.iter().map(|stage| stage.name.clone()).collect::<Vec<_>>().join(", ")
@@ -259,12 +263,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "that the host does not have")]
-    fn an_adapter_that_names_a_stage_of_another_host_does_not_get_in() {
+    fn an_adapter_that_names_a_stage_of_another_host_is_refused() {
         host().with(&adapter("elsewhere"));
     }
 
     #[test]
-    fn packets_share_the_cost_of_a_message_by_their_length() {
+    fn packets_share_the_cost_of_a_message_in_proportion_to_their_length() {
         let stage = stage("call");
         let time = |message, len| stage.cost(message).time_for(Bytes(len));
         assert_eq!(time(None, 3000), Duration::from_us(14));

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn e_64_eq_5_1_counts_every_begun_frame() {
+    fn e_64_eq_5_1_counts_partial_frames_as_whole() {
         // 1350 + 1, 1, 2, 2, 32 frames x 79.75 us.
         let by_hand = [
             (1, 1_429_750),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn e_65_eq_5_2_is_the_sum_of_the_three() {
+    fn e_65_eq_5_2_is_the_sum_of_the_three_phases() {
         // 1280 + 1748.48 + 1509.5.
         check(Cim::time_alone, &[(4096, 4_537_980)]);
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn two_messages_cannot_be_done_in_less_than_half_a_round_each() {
+    fn two_messages_in_flight_take_at_least_half_a_round_each() {
         // (1280 + 1748.48 + 1509.5) / 2: more than Eq 5.6 gives for the same message.
         check(Cim::time_least_of_two, &[(4096, 2_268_990)]);
     }

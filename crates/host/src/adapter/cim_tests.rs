@@ -58,7 +58,7 @@ fn pipeline(len: Bytes, depth: usize, messages: usize) -> Vec<Time> {
 const SIZES: [u64; 7] = [44, 1024, 2048, 4096, 8192, 16_384, 65_536];
 
 #[test]
-fn e_65_one_message_at_a_time_takes_exactly_eq_5_2() {
+fn e_65_one_message_at_a_time_takes_exactly_the_time_of_eq_5_2() {
     for len in SIZES.map(Bytes) {
         let each = table_5_1().time_alone(len);
         let by_equation: Vec<Time> = (1..=20).map(|n| Time::START + each * n).collect();
@@ -67,7 +67,7 @@ fn e_65_one_message_at_a_time_takes_exactly_eq_5_2() {
 }
 
 #[test]
-fn e_75_two_messages_take_eq_5_6_only_where_two_are_enough_to_keep_a_phase_busy() {
+fn e_75_two_messages_follow_eq_5_6_only_if_two_keep_a_phase_busy() {
     // Inconsistency 15: at 4 KB Eq 5.6 says 1748.48 us, but two messages in flight take 2268.99 us each.
     assert_eq!(table_5_1().time_two_banks(Bytes(4096)), Duration::from_ns(1_748_480));
     let steady = |len, depth| {

@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn e_59_transmission_takes_five_commands_and_three_interrupts() {
+    fn e_59_transmission_needs_five_commands_and_three_interrupts() {
         let cim = cim();
         let commands = cim.transmission();
         let fig_5_1 = "write, write ack, address list, address ack, transmit ack";
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn e_60_reception_asks_for_more_addresses_until_all_is_moved() {
+    fn e_60_reception_requests_addresses_until_everything_is_moved() {
         let one = "read, read ack, address, address ack, read end";
         assert_eq!(words(&cim().reception(1)), one);
         let two = "read, read ack, address, address ack, address, address ack, read end";
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn e_97_the_generic_adapter_takes_four_commands_and_two_interrupts() {
+    fn e_97_the_generic_adapter_needs_four_commands_and_two_interrupts() {
         let mut generic = cim();
         generic.host.transfer_ack = false;
         let commands = generic.reception(1);
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn e_40_what_is_short_is_moved_by_the_processor() {
+    fn e_40_short_transfers_are_made_by_the_processor() {
         let mut card = cim();
         card.transfer.mode = TransferMode::Hybrid;
         card.transfer.pio_max = Bytes(64);
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn e_42_headers_of_their_own_save_a_copy_and_cost_a_block() {
+    fn e_42_separate_headers_save_a_copy_and_cost_a_block() {
         let mut card = cim();
         card.host.gather_per_byte = PerByte::from_fs(87_500_000); // 350 ns per 4-byte word (Table 3.1).
         card.buffers.header = Bytes(64);

@@ -26,8 +26,8 @@ pub const PAGE: &Page = &Page {
     name: "adapter",
     family: Family::Node,
     what: "The transmit side of a network adapter, from its description in five sections.",
-    ports: "any in --> [ driver ] --> (interface, transfer, network) --> link that the destination \
-            asks for",
+    ports: "any in --> [ driver ] --> (interface, transfer, network) --> link towards the \
+            destination",
     params: &[
         Param::required("device", ParamKind::Profile("devices")).is("its description"),
         Param::optional("depth", ParamKind::Integer { min: 1, max: 65_536 }, "as described")

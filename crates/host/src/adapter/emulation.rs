@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn e_51_headers_leave_the_bus_to_others_and_the_time_is_the_same() {
+    fn e_51_moving_only_headers_frees_the_bus_and_takes_the_same_time() {
         // A message of 100 us on the network occupies the bus for 100 us as a whole, and for 5 us as a header.
         let delay = residual(us(5), us(100)).unwrap_or_default();
         let alone = over_one_bus(1, us(100), Duration::ZERO, 1000);

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn e_78_each_stage_has_its_do_and_done_and_the_host_hears_what_fig_5_1_says() {
+    fn e_78_each_stage_has_do_and_done_and_the_responses_are_those_of_fig_5_1() {
         let text = skeleton(&cim());
         for stage in ["interface", "transfer", "network"] {
             assert_eq!(text.matches(&format!("{stage}_do(void)\n{{")).count(), 1, "{text}");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn e_50_a_stage_is_the_listing_of_fig_4_4() {
+    fn e_50_a_stage_follows_the_listing_of_fig_4_4() {
         // Lines 8 to 25: take a free resource and begin the delay; when done, begin the next stage, free the
         // resource and take the next message of this stage.
         let text = skeleton(&cim());

@@ -146,7 +146,10 @@ impl Needs {
 pub fn verilog(card: &Description, bench: &Bench) -> Result<String, String> {
     let missing = [
         (card.buffers.place == BufferPlace::PerConnection, "separate buffers for each connection"),
-        (card.buffers.overload == Overload::Priority, "displacing a less important message from its buffer"),
+        (
+            card.buffers.overload == Overload::Priority,
+            "displacing a less important message from its buffer",
+        ),
         (card.transfer.urgent_first, "transfers that interrupt others"),
     ];
     if let Some((_, what)) = missing.iter().find(|(wanted, _)| *wanted) {
@@ -290,7 +293,7 @@ mod tests {
     const AT_32_MHZ: Duration = Duration::from_ps(31_250);
 
     #[test]
-    fn e_130_a_clock_of_32_mhz_takes_8_bits_at_a_time_from_a_link_of_205_mbit_a_second() {
+    fn e_130_a_32_mhz_clock_needs_8_bits_per_cycle_at_205_mbit_per_second() {
         // 16384 bits in 79.75 us, which is 2552 cycles.
         let needs = Needs::of(&cim(), Bytes(44), AT_32_MHZ);
         assert!(needs.bits.is_some_and(|bits| (bits - 16_384.0 / 2552.0).abs() < 1e-9));
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn due_dates_take_a_comparator_for_each_place_but_one_of_each_queue() {
+    fn due_dates_need_a_comparator_for_each_place_but_one_of_each_queue() {
         let mut card = cim();
         card.host.qos = true;
         card.queueing.discipline = Discipline::Edd;
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn every_module_ends_and_every_port_is_joined() {
+    fn every_module_ends_and_every_port_is_connected() {
         let bench = Bench { len: Bytes(4096), depth: 2, messages: 10, period: AT_32_MHZ };
         let text = verilog(&cim(), &bench).unwrap_or_default();
         let begins = text.lines().filter(|line| line.starts_with("module ")).count();

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simple_adapter_reaches_40_gigabits_only_beyond_512_bytes() {
+    fn the_simple_adapter_reaches_40_gbit_only_beyond_512_bytes() {
         let reaches = |len| throughput(&simple(), Bytes(len)).is_some_and(|(bus, both)| both < bus);
         assert!(!reaches(256) && !reaches(512) && reaches(768) && reaches(1500));
     }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn e_42_headers_of_their_own_are_read_with_a_descriptor_of_their_own() {
+    fn e_42_separate_headers_are_read_with_a_separate_descriptor() {
         let mut card = simple();
         card.buffers.separate_headers = true;
         card.buffers.header = Bytes(54);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_buffer_is_lost_and_the_run_ends() {
+    fn a_message_without_a_buffer_is_lost_and_the_run_ends() {
         let mut card = cim();
         card.buffers.memory = Bytes(5000);
         for overload in [Overload::Drop, Overload::Priority, Overload::Block] {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_held_for_nothing_does_not_come_back() {
+    fn a_token_with_no_holding_time_left_does_not_return() {
         let mut card = Description::plain("a picosecond per day");
         card.network.setup = Duration::from_secs(1);
         let (rotation, holding) = (Duration::from_secs(86_400), Duration::from_ps(1));
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn e_65_depth_1_takes_exactly_eq_5_2() {
+    fn e_65_depth_1_takes_exactly_the_time_of_eq_5_2() {
         for len in SIZES {
             assert_eq!(mean(&cim(), len, 1), table_5_1().time_alone(Bytes(len)), "{len}");
         }
     }
 
     #[test]
-    fn e_68_depth_2_takes_eq_5_5_where_two_messages_keep_the_memory_busy() {
+    fn e_68_depth_2_follows_eq_5_5_if_two_messages_keep_the_memory_busy() {
         for len in [4096, 8192, 16_384, 65_536] {
             assert_eq!(mean(&cim(), len, 2), table_5_1().time_overlapped(Bytes(len)), "{len}");
         }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn e_75_two_banks_take_eq_5_6_or_half_a_round() {
+    fn e_75_two_banks_follow_eq_5_6_or_take_half_a_round() {
         let two = cim().with_two_banks();
         for len in SIZES {
             let len = Bytes(len);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn e_73_alone_a_message_varies_as_its_host_does() {
+    fn e_73_a_single_message_varies_as_its_host_does() {
         // Exponential: the standard deviation equals the mean, 1280 us.
         let outcome = run(&cim(), Bytes(4096), (1, 20_000), Variation::Exponential, 1);
         assert!((outcome.deviation / 1280e-6 - 1.0).abs() < 0.04, "{}", outcome.deviation);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn e_70_a_transfer_is_split_by_the_message_before_it() {
+    fn e_70_a_transfer_is_split_by_the_previous_message() {
         let outcome = run(&cim(), Bytes(4096), (2, 4), Variation::None, 1);
         let of = |id, phase| {
             let found = outcome.timeline.iter().find(|row| (row.0, row.1) == (id, phase));

@@ -50,7 +50,10 @@ enum State {
 impl Token {
     /// A token that has just been released. Panics unless `holding` is more than zero and less than `rotation`.
     pub fn new(rotation: Duration, holding: Duration) -> Token {
-        assert!(!holding.is_zero() && holding < rotation, "the holding time is part of the rotation time");
+        assert!(
+            !holding.is_zero() && holding < rotation,
+            "the holding time is part of the rotation time"
+        );
         let state = State::Away { until: Time::START + (rotation - holding) };
         Token { rotation, holding, state, excess: Duration::ZERO }
     }
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn e_43_an_idle_adapter_passes_the_token_on_and_it_comes_back_sooner() {
+    fn e_43_an_idle_adapter_releases_the_token_early_and_it_returns_sooner() {
         let mut token = Token::new(Duration::from_us(100), Duration::from_us(10));
         token.expire(us(90), false);
         assert_eq!(token.next(), us(180));

@@ -317,7 +317,7 @@ impl Transmitter {
         self.jobs.insert(order.id, self.submitted);
         self.submitted += 1;
         self.waiting[0].push(order);
-        self.go_on(now);
+        self.start_all(now);
         Ok(())
     }
 
@@ -340,7 +340,7 @@ impl Transmitter {
                 let here = self.token.is_some_and(|token| token.is_here());
                 let busy = self.sending.is_some() || !here && !self.waiting[2].is_empty();
                 self.token.iter_mut().for_each(|token| token.expire(due, busy));
-                self.go_on(due);
+                self.start_all(due);
                 continue;
             }
             let of =
@@ -483,11 +483,11 @@ impl Transmitter {
                 self.tell(now, order, What::TransmitAck, phases);
             }
         }
-        self.go_on(now);
+        self.start_all(now);
     }
 
     /// Begins everything that can begin.
-    fn go_on(&mut self, now: Time) {
+    fn start_all(&mut self, now: Time) {
         if !self.interfacing
             && let Some(order) = self.waiting[0].pop()
         {
@@ -523,7 +523,7 @@ impl Transmitter {
                     None => {
                         let phases = self.forget(&order);
                         self.tell(now, order, What::GivenUp, phases);
-                        return self.go_on(now);
+                        return self.start_all(now);
                     }
                 },
                 None => self.token.iter_mut().for_each(|token| token.release(now)),

@@ -50,7 +50,7 @@ fn sent(card: Description, orders: &[(u64, Order)]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn e_41_queues_decide_who_is_sent_next() {
+fn e_41_queues_decide_which_order_is_sent_next() {
     // The first is served at once; the others wait for the transfer.
     let orders = [
         (0, order(0, 100, 0, 9999)),
@@ -76,7 +76,7 @@ fn e_41_queues_decide_who_is_sent_next() {
 }
 
 #[test]
-fn e_41_no_more_than_depth_are_on_their_way() {
+fn e_41_no_more_than_depth_are_in_flight() {
     let mut card = card();
     card.queueing.depth = 2;
     let mut adapter = Transmitter::new(card);
@@ -124,7 +124,7 @@ fn e_42_without_a_buffer_a_packet_is_dropped_or_waits_or_displaces_another() {
 }
 
 #[test]
-fn e_42_a_connection_with_buffers_of_its_own_is_not_hurt_by_another() {
+fn e_42_a_connection_with_its_own_buffers_is_not_affected_by_another() {
     let mut card = card();
     card.buffers.memory = Bytes(200);
     card.buffers.overload = Overload::Drop;
@@ -145,7 +145,7 @@ fn e_42_a_connection_with_buffers_of_its_own_is_not_hurt_by_another() {
 }
 
 #[test]
-fn e_46_an_urgent_transfer_interrupts_another_where_the_adapter_can() {
+fn e_46_an_urgent_transfer_interrupts_another_if_the_adapter_can() {
     let orders = [(0, order(0, 100, 0, 9999)), (40, order(1, 20, 1, 90))];
     let mut card = card();
     card.queueing.queues = 2;
@@ -202,7 +202,7 @@ fn saturated(card: &Description, len: u64, seconds: u64) -> (u64, Duration) {
 }
 
 #[test]
-fn e_87_an_adapter_that_always_has_something_gets_its_share_of_the_link() {
+fn e_87_a_backlogged_adapter_gets_its_share_of_the_link() {
     for (rotation, holding, len) in [(10_000, 1000, 4096), (1000, 100, 9000), (100, 10, 12_000)] {
         let mut card = card();
         card.transfer.per_byte = PerByte::ZERO;
@@ -311,7 +311,7 @@ proptest! {
 }
 
 #[test]
-fn e_128_on_a_shared_cable_the_wait_is_that_of_truncated_exponential_backoff() {
+fn e_128_a_shared_cable_uses_truncated_exponential_backoff() {
     let mut card = Description::plain("a cable");
     let slot = Duration::from_ns(51_200);
     card.network.model = NetworkModel::Statistical { slot, collisions: 25 };

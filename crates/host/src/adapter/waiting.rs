@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn e_46_who_matters_least_is_of_the_lowest_class_and_due_last() {
+    fn e_46_the_least_important_order_has_the_lowest_class_and_the_latest_due_date() {
         let mut waiting = Waiting::new(2, Discipline::Edd);
         [order(0, 0, 9), order(1, 0, 4), order(2, 1, 10)].into_iter().for_each(|o| waiting.push(o));
         assert_eq!(waiting.pop_last().map(|order| order.id), Some(0));

@@ -203,7 +203,7 @@ pub struct Fpx {
     /// Packets by the numbers of their lookups, and the lookups completed.
     waiting: VecDeque<(u64, Packet)>,
     ended: BTreeMap<u64, lookup_engines::Finished>,
-    asked: u64,
+    requested: u64,
     out: Vec<Classified>,
     plain: u64,
     active: u64,
@@ -219,7 +219,7 @@ impl Fpx {
             stage,
             waiting: VecDeque::new(),
             ended: BTreeMap::new(),
-            asked: 0,
+            requested: 0,
             out: Vec::new(),
             plain: 0,
             active: 0,
@@ -234,8 +234,8 @@ impl Fpx {
             return;
         }
         packet.entered = now;
-        self.waiting.push_back((self.asked, packet));
-        self.asked += 1;
+        self.waiting.push_back((self.requested, packet));
+        self.requested += 1;
         self.engines.lookup(now, self.nodes);
     }
 
@@ -295,7 +295,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn d_15_every_port_leads_to_every_other_by_its_own_table() {
+    fn d_15_each_port_reaches_every_other_by_its_own_table() {
         let mut nid = Nid::default();
         for region in 0..REGIONS {
             nid.load(0, vec![1]).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn d_16_a_module_is_loaded_in_pieces_and_taken_away_again() {
+    fn d_16_a_module_is_loaded_in_pieces_and_can_be_removed() {
         let mut nid = Nid::default();
         nid.control(Control::Load { offset: 0, bytes: vec![1, 2] }).unwrap();
         assert!(nid.control(Control::Load { offset: 3, bytes: vec![9] }).is_err(), "a gap");
@@ -328,7 +328,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn d_15_no_control_cell_moves_a_flow_that_it_does_not_name(
+        fn d_15_a_control_cell_affects_only_the_flow_that_it_names(
             cells in prop::collection::vec((0_usize..4, 40_u16..60, 0_usize..6, 0_usize..3), 1..60),
         ) {
             let mut nid = Nid::default();
@@ -358,7 +358,7 @@ mod tests {
         }
 
         #[test]
-        fn d_14_every_packet_goes_on_once_in_order_and_to_whom_its_class_says(
+        fn d_14_every_packet_leaves_once_in_order_and_where_its_class_says(
             classes in prop::collection::vec(0_u8..3, 1..200),
             gap in 0_u64..400,
             engines in 1_usize..=8,

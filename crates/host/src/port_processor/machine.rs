@@ -145,7 +145,10 @@ impl Machine {
     pub fn new(options: Options, names: Names) -> Machine {
         assert!(options.batch > 0 && options.fifo >= options.batch, "the FIFO holds a burst");
         assert!(options.buffers > 0, "a port needs at least one buffer");
-        assert!(!options.quantum.is_zero() && !options.cell_gap.is_zero(), "quantum and cell gap are more than zero");
+        assert!(
+            !options.quantum.is_zero() && !options.cell_gap.is_zero(),
+            "quantum and cell gap are more than zero"
+        );
         Machine {
             arriving: None,
             line: VecDeque::new(),
@@ -384,9 +387,9 @@ impl Machine {
 
     /// Starts whatever can begin, in turn.
     fn grant(&mut self, now: Time) {
-        let mut asked = 0;
-        while asked < 3 {
-            let who = (self.turn + asked) % 3;
+        let mut idle = 0;
+        while idle < 3 {
+            let who = (self.turn + idle) % 3;
             let began = self.running[who].is_none()
                 && match who {
                     RECEIVE => self.receive_burst(now),
@@ -395,9 +398,9 @@ impl Machine {
                 };
             if began {
                 self.turn = (who + 1) % 3;
-                asked = 0;
+                idle = 0;
             } else {
-                asked += 1;
+                idle += 1;
             }
         }
         let waits = self.work.is_some() || !self.received.is_empty() || !self.clock_left.is_zero();
@@ -602,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_at_900_thousand_a_second_is_that_at_saturation_d_110() {
+    fn the_rate_at_900_thousand_packets_per_second_is_that_at_saturation_d_110() {
         let rate = |offered: u64| {
             let count = offered as usize / 20;
             let gap = Duration::from_ps(1_000_000_000_000 / offered);
