@@ -1,4 +1,4 @@
-//! A plain implementation of the queues, compared with the fast one.
+//! A simple implementation of the queues, compared with the fast one.
 
 use super::super::allocation::{Allocation, Rule, Shares, Summary};
 use super::{Rules, Voqs};
