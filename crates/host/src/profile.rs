@@ -178,7 +178,6 @@ impl StageProfile {
     /// The cost of a message is spread evenly over its bytes: a packet bears its share for the messages in it, or
     /// for the message that it is part of. Deviation: in reality one of several packets bears the whole cost;
     /// throughput is the same, individual latencies are not.
-    /// the whole; throughput is the same, and single latencies are not.
     pub fn cost(&self, message: Option<Bytes>) -> Cost {
         let Cost { per_packet, per_byte } = self.cost;
         let Some(message) = message.filter(|_| !self.per_message.is_zero()) else {

@@ -1,6 +1,5 @@
 // Control logic of an adapter's transmit path: queues, stages, memory arbitration. The engines that move and send
 // data are outside: each activity runs while its `_go` is high and raises `_done` in its last cycle.
-// data is outside: each activity runs while its `_go` is high and says `_done` in its last cycle.
 //
 //   submit --> [ waiting ] --> interface --> [ waiting ] --> transfer --> [ waiting ] --> set-up, send
 //   full, dropped              write_ack                     address_ack                  transmit_ack

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn in_parts_the_result_is_the_same() {
+    fn the_result_does_not_depend_on_partitioning() {
         let length = Duration::from_ms(2);
         let one = run(fabric(40, 1).unwrap(), 1, length);
         for parts in [2, 3] {

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_offered_is_carried_and_nothing_twice() {
+    fn everything_offered_is_carried_exactly_once() {
         for rule in RULES {
             let mut router = Model::new(options(8, (2, 1), Some(rule)));
             random(&mut router, 3, 0.9, 400);
@@ -405,7 +405,7 @@ mod tests {
     /// The fabric is never congested for longer than its information is old: no output has more in flight than two
     /// periods of its capacity and one packet of each input (D-59).
     #[test]
-    fn the_fabric_is_never_asked_for_more_than_it_carries() {
+    fn the_fabric_is_never_offered_more_than_it_carries() {
         for rule in RULES {
             for (seed, speed_up) in [(1, (2, 1)), (2, (5, 4)), (3, (1, 1)), (4, (4, 1))] {
                 let mut router = Model::new(options(8, speed_up, Some(rule)));

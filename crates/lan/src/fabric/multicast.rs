@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_take_as_many_passes_as_their_number_has_doublings() {
+    fn copies_need_log_2_passes() {
         let mut tree = Tree::default();
         for leaves in 1..=200u16 {
             assert!(tree.add(leaf(leaves)) <= 2);
@@ -187,7 +187,7 @@ mod tests {
 
     /// §6.1: traffic "can be amplified by 2^n by copying and recycling cells through n VCIs".
     #[test]
-    fn circuits_in_a_row_double_a_cell_each() {
+    fn each_circuit_in_a_chain_doubles_the_cells() {
         for circuits in 1..10 {
             assert_eq!(Tree::amplifier(circuits, leaf(1)).copy().len(), 1 << circuits);
         }
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn leaves_come_and_go_and_each_gets_one_copy(
+        fn leaves_join_and_leave_and_each_gets_one_copy(
             changes in prop::collection::vec((any::<bool>(), 0u16..20), 0..120),
         ) {
             let mut tree = Tree::default();

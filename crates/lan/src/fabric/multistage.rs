@@ -285,7 +285,7 @@ mod tests {
     /// §3.6: "Under sustained overload, the internal links of the WUGS can become congested leading to
     /// substantially reduced throughput."
     #[test]
-    fn overload_of_one_output_takes_throughput_from_all_others() {
+    fn overload_of_one_output_reduces_the_throughput_of_all_others() {
         let pick = |share: f64| {
             move |random: &mut Stream, _| {
                 if random.chance(share) { 0 } else { 1 + random.below(63) as u32 }

@@ -404,7 +404,7 @@ mod tests {
     /// Packets arrive at the queue every 6 us and leave every 12 us. The sixth finds two in front of it at 36 us,
     /// and so do the eighth and the tenth.
     #[test]
-    fn what_finds_no_room_is_dropped_on_arrival_at_the_queue() {
+    fn a_packet_without_room_is_dropped_on_arrival_at_the_queue() {
         // With the busy times of line and link, in microseconds.
         for (us, dropped, delivered, busy) in [
             (17, 0, 0, [17, 11]),
@@ -424,7 +424,7 @@ mod tests {
     proptest! {
         /// Compared with a plain list of all packets.
         #[test]
-        fn a_queue_told_ahead_is_a_queue(
+        fn a_precomputed_queue_behaves_like_a_queue(
             packets in prop::collection::vec((0u64..40, 1u64..4, 0u64..30), 1..80),
             room in 1u64..12,
         ) {

@@ -383,7 +383,7 @@ mod tests {
     /// D-122 in virtual time: eight ports that exchange nothing but cells fill an output at 70 Mbit/s, and the
     /// rates that a replay computes from their cells are those at which they send (D-124, D-125).
     #[test]
-    fn ports_that_exchange_cells_do_what_the_model_does_and_a_replay_agrees() {
+    fn ports_that_exchange_cells_agree_with_the_model_and_with_a_replay() {
         let options = options();
         let mut ports: Vec<Port> =
             (0..8).map(|number| Port::new(options, number).expect("eight ports")).collect();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_falls_silent_counts_as_empty_and_is_counted() {
+    fn a_silent_port_is_treated_as_empty_and_counted() {
         let mut port = Port::new(options(), 0).expect("eight ports");
         let mut sent = Vec::new();
         for period in 1..=10 {

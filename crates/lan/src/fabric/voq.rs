@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_empties_between_packets_is_no_faster() {
+    fn a_queue_that_empties_between_packets_is_not_faster() {
         let mut voqs = queues(Some(allocation()));
         let (mut now, mut sent) = (Time::START, 0u64);
         while now < Time::START + PERIOD * 4 {

@@ -264,7 +264,6 @@ impl Payment {
 
     /// The remaining debt, computed as if the time at which all is paid, rounded up to a picosecond, were
     /// converted back to bits, again rounded up.
-    /// picosecond, were turned into bits again, rounded up too.
     #[inline]
     fn still_owed(self, owed: u32) -> u32 {
         let Payment { time, rate, paid } = self;
@@ -293,7 +292,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn debts_are_a_map_in_order(
+        fn the_index_of_debts_equals_an_ordered_map(
             periods in prop::collection::vec((
                 prop::collection::vec((0u16..300, prop_oneof![1u32..4000, 1..=OWED_MAX]), 0..40),
                 prop::collection::vec(0u16..400, 0..20),
@@ -326,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_still_owed_is_what_two_roundings_give(
+        fn remaining_debts_equal_the_result_of_two_roundings(
             owed in 1u32.., time in prop_oneof![0u64..10_000, 0u64..1 << 62],
             rate in prop_oneof![
                 Just(0u64), 1000u64..4000, (1u64..1000).prop_map(|n| n * 2_000_000), 1000u64..1 << 42],
