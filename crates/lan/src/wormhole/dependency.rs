@@ -86,8 +86,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    fn cycle(topology: &Topology, manner: Routing) -> Option<Vec<Channel>> {
-        let routes = Routes::new(topology, manner, &Faults::default());
+    fn cycle(topology: &Topology, routing: Routing) -> Option<Vec<Channel>> {
+        let routes = Routes::new(topology, routing, &Faults::default());
         let paths = routes.paths().map(|path| &path[..]);
         Dependencies::of(topology.channels(), paths).cycle()
     }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(cycle(&ring, Routing::UpDown), None);
     }
 
-    fn cycle(channels: usize, routes: &[Vec<usize>]) -> Option<Vec<Channel>> {
+    fn cycle_of(channels: usize, routes: &[Vec<usize>]) -> Option<Vec<Channel>> {
         Dependencies::of(channels, routes.iter().map(Vec::as_slice)).cycle()
     }
 
@@ -172,7 +172,7 @@ mod tests {
                 pick.iter().copied().filter(|&channel| seen.insert(channel)).collect::<Vec<_>>()
             };
             let routes: Vec<Vec<usize>> = picks.iter().map(route).collect();
-            prop_assert_eq!(cycle(4, &routes).is_some(), explored(&routes, 4), "{:?}", routes);
+            prop_assert_eq!(cycle_of(4, &routes).is_some(), explored(&routes, 4), "{:?}", routes);
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
     fn j_64_a_ring_of_switches_has_a_cycle_and_a_tree_has_none() {
         // Channel n leads from switch n to switch n + 1 of four.
         let around: Vec<Vec<usize>> = (0..4).map(|n| vec![n, (n + 1) % 4]).collect();
-        assert_eq!(cycle(4, &around).map(|cycle| cycle.len()), Some(4));
-        assert_eq!(cycle(4, &around[..3]), None);
+        assert_eq!(cycle_of(4, &around).map(|cycle| cycle.len()), Some(4));
+        assert_eq!(cycle_of(4, &around[..3]), None);
     }
 }

@@ -123,7 +123,7 @@ fn lan(values: &Values, names: &[&str], way: &Stage) -> Result<(Lan, Vec<usize>)
     if let Some(host) = (0..topology.hosts().len()).find(|host| !hosts.contains(host)) {
         return Err(format!("no link leads to host `{}`", topology.hosts()[host]));
     }
-    let manner = match values.get::<String>("routes").as_str() {
+    let routing = match values.get::<String>("routes").as_str() {
         "shortest" => Routing::Shortest,
         _ => Routing::UpDown,
     };
@@ -134,7 +134,7 @@ fn lan(values: &Values, names: &[&str], way: &Stage) -> Result<(Lan, Vec<usize>)
         timeout: values.given("timeout"),
         framing: values.get("framing"),
     };
-    let routes = Routes::new(&topology, manner, &Faults::default());
+    let routes = Routes::new(&topology, routing, &Faults::default());
     if routes.missing() > 0 {
         return Err(format!("{} pairs of hosts have no path", routes.missing()));
     }

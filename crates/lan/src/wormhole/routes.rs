@@ -64,7 +64,7 @@ impl Routes {
     /// assert_eq!(path.len(), 3); // to s, to t, to b
     /// # Ok::<(), lastmeter_lan::wormhole::topology::TopologyError>(())
     /// ```
-    pub fn new(topology: &Topology, manner: Routing, faults: &Faults) -> Routes {
+    pub fn new(topology: &Topology, routing: Routing, faults: &Faults) -> Routes {
         let hosts = topology.hosts().len();
         let levels = levels(topology, faults);
         let mut paths = Vec::with_capacity(hosts * hosts);
@@ -74,7 +74,7 @@ impl Routes {
             let switch = topology.switch_of(from);
             let leaves = faults.works(topology, topology.out_of_host(from));
             let tree = by_switch[switch]
-                .get_or_insert_with(|| search(topology, manner, faults, &levels, switch));
+                .get_or_insert_with(|| search(topology, routing, faults, &levels, switch));
             for to in 0..hosts {
                 let last = topology.to_host(to);
                 let between = &tree[topology.switch_of(to)];
@@ -136,7 +136,7 @@ fn levels(topology: &Topology, faults: &Faults) -> Vec<usize> {
 /// The channels from one switch to each other one: the shortest permitted path.
 fn search(
     topology: &Topology,
-    manner: Routing,
+    routing: Routing,
     faults: &Faults,
     levels: &[usize],
     from: usize,
@@ -161,7 +161,7 @@ fn search(
         }
         for (channel, next) in topology.out_of_switch(switch) {
             let up = (levels[next], next) < (levels[switch], switch);
-            let next_down = match manner {
+            let next_down = match routing {
                 Routing::UpDown if down && up => continue,
                 Routing::UpDown => down || !up,
                 Routing::Shortest => false,
@@ -206,8 +206,8 @@ pub(super) mod tests {
             seed in 0u64..1000, switches in 1usize..9, more in 0usize..8,
         ) {
             let topology = Topology::random(seed, switches, more);
-            for manner in [Routing::UpDown, Routing::Shortest] {
-                let routes = Routes::new(&topology, manner, &Faults::default());
+            for routing in [Routing::UpDown, Routing::Shortest] {
+                let routes = Routes::new(&topology, routing, &Faults::default());
                 prop_assert_eq!(routes.missing(), 0);
                 for from in 0..switches {
                     for to in (0..switches).filter(|&to| to != from) {
