@@ -185,7 +185,7 @@ const LINK: usize = 3;
 ///     let acks = adapter.events().filter(|event| event.what == What::TransmitAck);
 ///     sent.extend(acks.map(|event| (event.order.id, event.at)));
 /// }
-/// The token comes after 9 ms; then each packet takes 4 us and 4096 bytes at 1 Gbit/s, urgent ones first.
+/// // The token comes after 9 ms; then each packet takes 4 us and 4096 bytes at 1 Gbit/s, urgent ones first.
 /// assert_eq!(sent[0], (2, due(ms(9) + Duration::from_ns(36_768))));
 /// assert_eq!(sent.iter().map(|&(id, _)| id).collect::<Vec<_>>(), [2, 1, 0]);
 /// ```
