@@ -1,4 +1,4 @@
-//! The machine of a host with a profile: its stages and resources, made at the host's site.
+//! The machine of a host with a profile: its stages and resources, built at the host's site.
 //!
 //! ```text
 //! applications --> in 0 [send] out 0 --> links
@@ -17,18 +17,18 @@ use lastmeter_engine::site::{self, Moves, Resource, Site};
 use lastmeter_engine::{Error, PortId};
 use lastmeter_net::queue::{self, DropTail, Queue};
 
-/// Where applications are: they send into this input and receive from this output.
+/// Where applications connect: they send to this input and receive from this output.
 pub(crate) const FROM_APPLICATIONS: PortId = PortId(0);
 pub(crate) const TO_APPLICATIONS: PortId = PortId(1);
-/// Where links are: with reception each has an input, from this one on.
+/// Where links connect: with reception each link has its own input, counting from this one.
 pub(crate) const FROM_LINKS: PortId = PortId(1);
 pub(crate) const TO_LINKS: PortId = PortId(0);
 
-/// The machine that `profile` describes, whose applications send or read `message` at once, with a
-/// way to receive from so many links that schedules its receive stages, or without.
+/// The machine that `profile` describes, whose applications send or read `message` at once. With a way to receive
+/// and a number of links, that policy schedules its receive stages.
 ///
 /// # Errors
-/// If its receive stages cannot be scheduled.
+/// If the policy cannot schedule the receive stages.
 pub(crate) fn of_profile(
     site: &mut Site<'_>,
     profile: &Profile,
@@ -63,14 +63,14 @@ pub(crate) fn of_profile(
     Ok(assembly.machine().receiving(cpu, reception, Some(TO_APPLICATIONS)))
 }
 
-/// The machine that is being made.
+/// The machine under construction.
 struct Assembly<'s, 'a, 'p> {
     site: &'s mut Site<'a>,
     profile: &'p Profile,
     message: Option<Bytes>,
     resources: Vec<Resource>,
     stages: Vec<Stage>,
-    /// The stages at which packets come in.
+    /// The first stage of packets from each input.
     entries: Vec<usize>,
 }
 
@@ -102,7 +102,7 @@ impl<'s, 'a, 'p> Assembly<'s, 'a, 'p> {
         Machine::new(&resources, std::mem::take(stages), std::mem::take(entries))
     }
 
-    /// Adds stages in a row, the last of which leads to `exit`.
+    /// Adds a chain of stages, the last of which leads to `exit`.
     fn stages(&mut self, role: &'static str, way: &[StageProfile], exit: Next) {
         let first = self.stages.len();
         self.entries.extend((!way.is_empty()).then_some(first));
@@ -138,7 +138,7 @@ impl<'s, 'a, 'p> Assembly<'s, 'a, 'p> {
         }
     }
 
-    /// A stage whose work a policy schedules.
+    /// A stage whose work the policy schedules.
     fn part(&mut self, stage: &StageProfile, role: &'static str) -> Part {
         let work = self.stage(stage, role);
         let priority = match stage.priority {
@@ -181,7 +181,7 @@ impl<'s, 'a, 'p> Assembly<'s, 'a, 'p> {
         buses.map(|(bus, times)| (self.index(bus), *times)).collect()
     }
 
-    /// Reading the profile has checked that every resource that a stage names is there.
+    /// Reading the profile checked that every resource named by a stage exists.
     fn index(&self, resource: &str) -> usize {
         let index = self.profile.resources.iter().position(|known| known.name == resource);
         index.expect("a stage names a resource of its profile")

@@ -1,15 +1,15 @@
-//! How often a byte is moved and read between an application and the link: the copies of a stack, from its
-//! profile, drawn as text and as SVG (J-66).
+//! How often each byte is moved and read between an application and the link: the copies made by a protocol stack,
+//! from its profile, drawn as text and as SVG (J-66).
 //!
 //! ```text
 //! application --copy to kernel: cpu--> kernel --copy to card: cpu--> card --card sends: port--> link
 //!                                        `--checksum out: cpu reads
 //! ```
 //!
-//! A stage moves data if it copies them, or if it is the adapter's and its time depends on their length. What
-//! a stage of the host moves stands in the kernel, and what one of the adapter moves on the card; the last
-//! stage of a way ends at the link, or in the application. A stage that touches data and does not move
-//! them reads them where they are.
+//! A stage moves data if it copies it, or if it belongs to the adapter and its time depends on the length. What a
+//! stage of the host moves ends up in the kernel, and what a stage of the adapter moves ends up on the card; the
+//! last stage of a direction ends at the link or in the application. A stage that touches data without moving it
+//! reads it in place.
 //!
 //! ```
 //! use lastmeter_host::copies::{Place, Way};
@@ -20,16 +20,16 @@
 use crate::profile::{Adapter, Profile, StageProfile};
 use lastmeter_base::PerByte;
 
-/// Where data are.
+/// Where data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The memory of the process that sends or reads them.
+    /// The memory of the process that sends or reads it.
     Application,
-    /// Buffers of the kernel.
+    /// Kernel buffers.
     Kernel,
-    /// Memory of the adapter.
+    /// The adapter's memory.
     Card,
-    /// On their way to another host.
+    /// On the way to another host.
     Link,
 }
 
@@ -51,9 +51,9 @@ pub struct Move {
     pub stage: String,
     /// The resource that does it.
     pub by: String,
-    /// Whether that is a copy, and not the card's own way to its link.
+    /// Whether it is a copy, rather than the card's own transfer to the link.
     pub copies: u32,
-    /// Where to.
+    /// The destination.
     pub to: Place,
 }
 
@@ -64,18 +64,18 @@ pub struct Read {
     pub stage: String,
     /// The resource that does it.
     pub by: String,
-    /// Where.
+    /// Where the data is.
     pub at: Place,
 }
 
-/// One way through a host, in order.
+/// One direction through a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Where data are at first.
+    /// Where the data starts.
     pub from: Place,
-    /// Each move.
+    /// The moves, in order.
     pub moves: Vec<Move>,
-    /// Each read without a move.
+    /// The reads in place, in order.
     pub reads: Vec<Read>,
 }
 
@@ -84,16 +84,16 @@ impl Way {
     pub fn copies(&self) -> u32 {
         self.moves.iter().map(|one| one.copies).sum()
     }
-    /// Times that each byte is copied or read.
+    /// How many times each byte is copied or read.
     pub fn passes(&self) -> u32 {
         self.copies() + self.reads.len() as u32
     }
 }
 
-/// Both ways through a host with its adapter.
+/// Both directions through a host with its adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// What it is.
+    /// Name of the host.
     pub what: String,
     /// From the application to the link.
     pub send: Way,
@@ -102,7 +102,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Of `host` with `adapter` in it.
+    /// The directions of `host` with `adapter` in it.
     pub fn of(host: &Profile, adapter: &Adapter) -> Stack {
         let whole = host.with(adapter);
         let is_adapters = |name: &str| {
@@ -125,7 +125,7 @@ fn way(
     let moves = |at: usize| {
         let stage = &stages[at];
         let sized = stage.cost.per_byte > PerByte::ZERO || !stage.buses.is_empty();
-        // What sets up a copy takes time for each byte, too, and moves nothing.
+        // The set-up of a copy also takes time per byte, but moves nothing.
         let next = stages.get(at + 1);
         let sets_up = next.is_some_and(|next| next.copies > 0 && next.resource == stage.resource);
         stage.copies > 0 || is_adapters(&stage.name) && sized && !sets_up
@@ -137,7 +137,7 @@ fn way(
         match moving.iter().position(|&known| known == number) {
             Some(place) => {
                 let inward = end == Place::Application;
-                // Outward a stage's own side has the data; inward the next one's.
+                // Outgoing data is at the stage's own side, incoming data at the next stage's.
                 let own = |at: usize| match is_adapters(&stages[at].name) {
                     true => Place::Card,
                     false => Place::Kernel,
@@ -195,7 +195,7 @@ fn x(place: Place) -> f64 {
     8.0 + column as f64 * (COLUMN + GAP)
 }
 
-/// The drawing as SVG: a row a way, a column a place; thick arrows are copies.
+/// The same as SVG: one row per direction, one column per place; thick arrows are copies.
 pub fn svg(stack: &Stack) -> String {
     let width = 16.0 + 4.0 * COLUMN + 3.0 * GAP;
     let title = escape(&stack.what);

@@ -42,7 +42,7 @@ impl Element for Host {
         self.act(cx);
     }
     fn receive(&mut self, cx: &mut Context<'_>, port: PortId, packet: Packet) {
-        // What was due before the arrival happens before it.
+        // Events due before the arrival are handled first.
         self.machine.advance(cx.now());
         self.machine.arrive(cx.now(), port, packet);
         self.act(cx);

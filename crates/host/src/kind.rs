@@ -1,5 +1,4 @@
-//! A host as a node: how experiments describe it, and what stands between its applications and its
-//! links.
+//! A host as a node: how experiments describe it, and the stages between its applications and its links.
 //!
 //! ```text
 //! applications <--> links                                              without a profile
@@ -16,49 +15,49 @@ use lastmeter_base::{here, one_way};
 use lastmeter_engine::site::{Applications, Between, HostKind, Inputs, Site};
 use lastmeter_engine::{ElementId, Error, PortId, ResourceKind};
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "host",
     family: Family::Node,
-    what: "A computer that sends and receives; without a profile it costs nothing.",
+    what: "A computer that sends and receives; without a profile, its processing takes no time.",
     ports: "applications <--> host <--> links",
     params: &[
         Param::optional("profile", ParamKind::Profile("hosts"), "an ideal host")
-            .is("the host that it is, with its processors and buses"),
+            .is("the kind of host, with its processors and buses"),
         Param::optional(
             "adapter",
             ParamKind::Profile("adapters"),
             "whatever the host's profile has",
         )
-        .is("the adapter in it, whose stages stand between the host's and the links"),
+        .is("its network adapter, whose stages are between those of the host and the links"),
         Param::optional("message", ParamKind::BUFFER, "each packet is a message").is(
-            "how much its applications send or read at once, which stages with a cost for each \
-             message spread over",
+            "how much its applications send or read at once; a stage's cost per message is spread \
+             over that many bytes",
         ),
         Param::optional(
             "reception",
             ParamKind::Nested(Family::Reception),
             "receiving costs what the profile says, in its order",
         )
-        .is("how it receives: with interrupts, by polling, or in between; in models. With a \
-             profile, its receive stages are what is scheduled so, at its costs"),
+        .is("how it receives: with interrupts, by polling, or in between; only in models. With a \
+             profile, this schedules its receive stages, at their costs"),
         Param::or("live", ParamKind::Flag, "false").is(
-            "whether `lastmeter live` makes it a network namespace in which programs run; traffic \
-             of the file from or to it stands for theirs in a model",
+            "whether `lastmeter live` makes it a network namespace in which programs run; in a model, \
+             the file's traffic from or to it represents theirs",
         ),
         Param::optional(
             "address",
             ParamKind::Text,
             "10.77.0.1/24 for the first live host, 10.77.0.2/24 for the second, and so on",
         )
-        .is("its IPv4 address and the length of the network's prefix, when live"),
+        .is("its IPv4 address and prefix length, when live"),
     ],
-    deviations: &["It passes nothing on: routers do."],
+    deviations: &["It forwards nothing; routers do."],
     counters: &[("received", "packets received")],
     drops: &[
         ("full", "packets that a stage of its profile had no room for"),
-        ("no route", "packets whose destination none of its links leads to"),
-        ("no receiver", "packets of flows that nobody there waits for"),
+        ("no route", "packets to a destination that none of its links leads to"),
+        ("no receiver", "packets of flows without a receiver on this host"),
     ],
     example: one_way! {
         "10 ms", "alice" [] "bob",
@@ -68,7 +67,7 @@ pub const PAGE: &Page = &Page {
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind { page: PAGE, fit, maker: &HostKind { build } };
 
 fn fit(values: &Values) -> Result<(), Misfit> {
@@ -79,13 +78,13 @@ fn fit(values: &Values) -> Result<(), Misfit> {
     match without.filter(|_| !values.has("profile")) {
         None => Ok(()),
         Some(name) => {
-            let found = format!("a host without a profile costs nothing, and has no `{name}`");
-            Err(Misfit::new(name, found, "name the host's profile too: profile = \"...\""))
+            let found = format!("a host without a profile has no costs, and no `{name}`");
+            Err(Misfit::new(name, found, "give the host a profile, too: profile = \"...\""))
         }
     }
 }
 
-/// The parameter of a host that names the last of its profiles, which is read within the others.
+/// The parameter that names the outermost of a host's profiles; the others are read as part of it.
 pub fn profiled(values: &Values) -> Option<&'static str> {
     ["adapter", "profile"].into_iter().find(|param| values.has(param))
 }
@@ -115,7 +114,7 @@ fn build(
     })
 }
 
-/// The way to receive of a host without a profile.
+/// Reception on a host without a profile.
 fn receiving(site: &mut Site<'_>, way: &Nested, links: usize) -> Result<Between, Error> {
     let cpu = site.resource("cpu", ".cpu", ResourceKind::Cpu);
     let reception = receive::site::reception(site, way, (&cpu, links), None);

@@ -1,4 +1,4 @@
-//! Hosts: stages of protocol work that compete for CPUs, buses and engines.
+//! Hosts: stages of protocol processing that compete for CPUs, buses and engines.
 //!
 //! ```text
 //! from the application --> [stage] --> [stage] --> ... --> to the network
@@ -7,13 +7,11 @@
 //!                           cpu       cpu + memory bus          (shared by all stages)
 //! ```
 //!
-//! [`resource`] is one resource with its priorities; [`machine`] joins stages to resources;
-//! [`element`] gives the machine ports and a timer; [`profile`] describes a host as data; [`kind`] is
-//! what experiments say of one;
-//! [`copies`] draws how often a byte is moved; [`adapter`] runs adapters from their descriptions;
-//! [`receive`] has the ways to receive;
-//! [`port_processor`] is a router's port whose card, bus, memory and processor wait for each other;
-//! [`lookup_engines`] are lookups in hardware that share one memory.
+//! [`resource`] is one resource with its priorities; [`machine`] connects stages to resources; [`element`] gives
+//! the machine ports and a timer. [`profile`] describes a host as data; [`kind`] is the page of a host. [`copies`]
+//! draws how often each byte is moved. [`adapter`] simulates adapters from their descriptions. [`receive`] has the
+//! ways to receive. [`port_processor`] is a router's port whose card, bus, memory and processor wait for each
+//! other. [`lookup_engines`] are lookups in hardware that share one memory.
 
 pub mod adapter;
 mod assembly;
@@ -27,9 +25,9 @@ pub mod profile;
 pub mod receive;
 pub mod resource;
 
-/// Every node that experiments can name at which traffic begins and ends.
+/// The kinds of nodes at which traffic begins and ends.
 pub static HOSTS: &[lastmeter_base::kind::Kind] = &[kind::KIND];
 
-/// Every other node of this crate.
+/// All other kinds of nodes in this crate.
 pub static NODES: &[lastmeter_base::kind::Kind] =
     &[port_processor::kind::KIND, adapter::element::KIND];

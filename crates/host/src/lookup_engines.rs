@@ -1,4 +1,4 @@
-//! Lookup engines in hardware that share one memory: FIPL on the Field Programmable Port Extender.
+//! Hardware lookup engines that share one memory: FIPL on the Field Programmable Port Extender.
 //!
 //! ```text
 //! addresses --> [ first come ] --> engine 0 --\
@@ -6,28 +6,27 @@
 //! control cells (route updates) -----------------> memory, held while a cell is handled
 //! ```
 //!
-//! An engine requests one word, waits for it and computes, then requests the next: a node of the
-//! tree each time, and the next hop at the end. The memory delivers a word a cycle, in order of
-//! requests. One engine leaves it idle most of the time; as many as fit between two requests of one
-//! can use all of its cycles, each in a phase of its own, so that they hardly wait; more engines
-//! only wait longer. All of it is one synchronous circuit: an address is handed over at an edge of
-//! the clock, however long it took to come.
+//! An engine requests one word, waits for it and computes, then requests the next: one node of the tree each time,
+//! and finally the next hop. The memory delivers one word per cycle, in order of requests. A single engine leaves
+//! it mostly idle. As many engines as there are cycles between two requests of one engine can use all cycles, each
+//! in a phase of its own, so that they hardly wait; with more engines, requests only wait longer. All of this is
+//! one synchronous circuit: an address is handed over at a clock edge, however long it took to arrive.
 //!
 //! | Option     | Unit   | Meaning                                                               |
 //! |------------|--------|-----------------------------------------------------------------------|
-//! | `engines`  |        | how many are in use                                                   |
-//! | `cycle`    | time   | of the memory, which gives a word in each                             |
-//! | `period`   | time   | from one request of an engine to when it can make its next            |
-//! | `handover` | time   | of an address to an engine, and of its answer back                    |
-//! | `supply`   | time   | from one address to the next, of whatever brings them                 |
+//! | `engines`  |        | number of engines in use                                              |
+//! | `cycle`    | time   | memory cycle; each delivers a word                                    |
+//! | `period`   | time   | from one request of an engine until it can make the next              |
+//! | `handover` | time   | handing an address to an engine, and handing its answer back          |
+//! | `supply`   | time   | from one address to the next, whatever supplies them                  |
 //! | `in_order` |        | whether engines take addresses strictly in turn, so that packets stay in order |
 //!
-//! Nothing is lost when it is full: addresses wait. A control cell holds the memory from when it comes.
+//! Nothing is lost under overload: addresses wait. A control cell holds the memory from its arrival on.
 //!
 //! Source: description of the Dynamically Extensible Router, sections 9.1 and 9.2, Figs 25 to 27 (D-133
 //! to D-139): "the worst-case performance is deterministic", "with 8 engines the entire memory bandwidth
-//! is consumed". Deviation: how the engines share the memory, and what keeps it during a control cell,
-//! is not described: first come, first served is our reading, and the latter is a time.
+//! is consumed". Deviation: the document does not describe how the engines share the memory, nor what uses it
+//! during a control cell. We assume first come, first served, and a fixed time per control cell.
 //!
 //! ```
 //! use lastmeter_base::{Duration, Time};
@@ -50,31 +49,31 @@
 use lastmeter_base::{Duration, Time};
 use std::collections::VecDeque;
 
-/// What engines are; see the top of the file.
+/// Parameters of the engines; see the top of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many, at least one.
+    /// Number of engines, at least one.
     pub engines: usize,
-    /// Of the memory.
+    /// Memory cycle.
     pub cycle: Duration,
-    /// From a request to when the next can be made.
+    /// From a request until the next can be made.
     pub period: Duration,
-    /// Of an address or an answer.
+    /// Time to hand over an address or an answer.
     pub handover: Duration,
     /// From one address to the next.
     pub supply: Duration,
-    /// Whether engines take addresses in turn.
+    /// Whether engines take addresses strictly in turn.
     pub in_order: bool,
 }
 
-/// A lookup that has ended.
+/// A completed lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Its number, from 0 in the order of asking.
+    /// Its number, from 0, in the order of requests.
     pub number: u64,
-    /// When its answer was there.
+    /// When its answer was available.
     pub at: Time,
-    /// From when its engine had the address.
+    /// Time since its engine received the address.
     pub latency: Duration,
 }
 
@@ -83,16 +82,16 @@ pub struct Finished {
 pub struct Engines {
     options: Options,
     engines: Vec<Option<Search>>,
-    /// Numbers and requests of lookups that no engine has taken yet.
+    /// Numbers and requests of the lookups not yet taken by an engine.
     waiting: VecDeque<(u64, u64)>,
-    asked: u64,
+    requested: u64,
     taken: u64,
-    /// Until when the memory gives a word, or a control cell holds it.
+    /// The end of the last word delivered or of the last hold by a control cell.
     memory_free: Time,
-    /// For how long the memory gave words, and was held for control cells.
+    /// Total time for which the memory delivered words, and for which control cells held it.
     memory_busy: Duration,
     memory_held: Duration,
-    /// When there is a next address to hand out.
+    /// When the next address can be handed out.
     hand_next: Time,
     finished: VecDeque<Finished>,
 }
@@ -107,15 +106,18 @@ struct Search {
 }
 
 impl Engines {
-    /// Engines with nothing to do. Panics without any, or without a clock.
+    /// Idle engines. Panics if there are none, or if a cycle or period is zero.
     pub fn new(options: Options) -> Engines {
         assert!(options.engines > 0, "at least one engine");
-        assert!(!options.period.is_zero() && !options.cycle.is_zero(), "an engine takes time");
+        assert!(
+            !options.period.is_zero() && !options.cycle.is_zero(),
+            "cycle and period are more than zero"
+        );
         Engines {
             options,
             engines: vec![None; options.engines],
             waiting: VecDeque::new(),
-            asked: 0,
+            requested: 0,
             taken: 0,
             memory_free: Time::START,
             memory_busy: Duration::ZERO,
@@ -128,8 +130,8 @@ impl Engines {
     /// Requests the lookup of an address whose path down the tree has this many nodes.
     pub fn lookup(&mut self, now: Time, nodes: u64) {
         self.advance(now);
-        self.waiting.push_back((self.asked, nodes + 1));
-        self.asked += 1;
+        self.waiting.push_back((self.requested, nodes + 1));
+        self.requested += 1;
         self.hand_out(now);
     }
 
@@ -140,24 +142,24 @@ impl Engines {
         self.memory_held += held;
     }
 
-    /// When something happens next.
+    /// When the next event is due.
     pub fn ready_at(&self) -> Option<Time> {
         self.earliest().map(|(due, _)| due)
     }
 
-    /// Does everything that is due by `now`.
+    /// Handles everything due by `now`.
     pub fn advance(&mut self, now: Time) {
         while let Some((due, engine)) = self.earliest().filter(|&(due, _)| due <= now) {
             self.step(due, engine);
         }
     }
 
-    /// Takes the lookups that have ended since the last call.
+    /// Takes the lookups completed since the last call.
     pub fn finished(&mut self) -> impl Iterator<Item = Finished> {
         self.finished.drain(..)
     }
 
-    /// For how long the memory gave words, and for how long control cells held it.
+    /// Total time for which the memory delivered words, and for which control cells held it.
     pub fn memory(&self) -> (Duration, Duration) {
         (self.memory_busy, self.memory_held)
     }
@@ -167,7 +169,7 @@ impl Engines {
         due.filter_map(|(at, engine)| Some((engine.as_ref()?.due, at))).min()
     }
 
-    /// The first edge of the clock from `from` on: addresses are handed over at one.
+    /// The first clock edge at or after `from`: addresses are handed over at clock edges.
     fn edge(&self, from: Time) -> Time {
         let cycle = self.options.cycle.as_ps();
         Time::from_ps(from.as_ps().div_ceil(cycle) * cycle)
@@ -184,7 +186,7 @@ impl Engines {
             return;
         }
         if self.memory_free > now {
-            // Of those that wait for one cycle the first engine is served first.
+            // Of several engines waiting for the same cycle, the first is served first.
             search.due = self.edge(self.memory_free);
         } else {
             search.requests -= 1;
@@ -198,7 +200,7 @@ impl Engines {
         self.engines[engine] = Some(search);
     }
 
-    /// Gives addresses to free engines, as they come.
+    /// Hands addresses to free engines as they arrive.
     fn hand_out(&mut self, now: Time) {
         while let Some(&(number, requests)) = self.waiting.front() {
             let free = match self.options.in_order {
@@ -212,7 +214,7 @@ impl Engines {
             let handed = self.edge(now.max(self.hand_next));
             self.hand_next += self.options.supply;
             if self.hand_next < now {
-                self.hand_next = now; // One address is at hand, and no more.
+                self.hand_next = now; // One address is ready, and no more.
             }
             let started = handed + self.options.handover;
             let due = self.edge(started);
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_engine_asks_once_in_eight_cycles() {
+    fn one_engine_makes_a_request_every_eight_cycles() {
         let (finished, _) = run(options(1, true), &[9, 9]);
         assert_eq!(finished[0].latency, Duration::from_ns(830));
         assert_eq!(finished[1].at - finished[0].at, Duration::from_ns(860));
@@ -262,26 +264,26 @@ mod tests {
     }
 
     #[test]
-    fn eight_engines_at_their_worst_pass_nine_million_a_second_d_139() {
-        // Ten requests in as many periods of eight cycles, and six cycles of handing over in which all
-        // other phases may be taken: from 86 to 88 cycles for each lookup of each engine.
+    fn eight_engines_do_nine_million_worst_case_lookups_per_second_d_139() {
+        // Ten requests in as many periods of eight cycles, plus six cycles of handover, during which all other
+        // phases may be taken: 86 to 88 cycles per lookup and engine.
         let rate = rate(options(8, true), &[9; 2048]);
         assert!((8.0 / 0.881e-6..8.0 / 0.859e-6).contains(&rate), "{rate}");
     }
 
     #[test]
-    fn more_engines_than_phases_bring_little_without_a_faster_memory() {
+    fn more_engines_than_phases_gain_little_without_a_faster_memory() {
         let rate =
             |options: Options| rate(Options { supply: Duration::ZERO, ..options }, &[9; 2048]);
         let eight = rate(options(8, true));
-        // Ten words for each lookup: 10 million a second are all that the memory has.
+        // Ten words per lookup: the memory can deliver 10 million lookups per second at most.
         assert!((0.9..1.1).contains(&(rate(options(16, true)) / eight)));
         let faster = Options { cycle: Duration::from_ns(5), ..options(16, true) };
         assert!((1.9..2.1).contains(&(rate(faster) / eight)), "{}", rate(faster) / eight);
     }
 
     #[test]
-    fn an_engine_more_never_costs_the_others_much_d_136() {
+    fn one_more_engine_never_slows_the_others_much_d_136() {
         let mean = |engines: usize| {
             let supply = Duration::from_ns(99);
             let options = Options { supply, ..options(engines, true) };
@@ -296,19 +298,19 @@ mod tests {
     }
 
     #[test]
-    fn a_control_cell_holds_up_every_engine() {
+    fn a_control_cell_delays_every_engine() {
         let mut engines = Engines::new(options(1, true));
         engines.control_cell(Time::START, Duration::from_us(2));
         engines.lookup(Time::START, 1);
         engines.advance(Time::START + Duration::from_us(10));
         let done = engines.finished().next().expect("it is done");
-        // Taken at 30 ns, it waits until 2000; two requests and the answer.
+        // Taken at 30 ns, it waits until 2000 ns; then two requests and the answer.
         assert_eq!(done.at, Time::START + Duration::from_ns(2190));
     }
 
     proptest! {
         #[test]
-        fn every_lookup_ends_once_and_none_early(
+        fn every_lookup_ends_once_and_never_early(
             nodes in prop::collection::vec(1_u64..10, 1..60),
             engines in 1_usize..9,
             in_order: bool,

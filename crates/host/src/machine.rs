@@ -1,4 +1,4 @@
-//! The machine of a host: stages in a row or in any other order, and the resources they share.
+//! The machine of a host: stages in a chain or in any other order, and the resources they share.
 //!
 //! ```text
 //! entry p --> [queue] stage --> [queue] stage --> ... --> exit q        drops: `full`
@@ -6,19 +6,18 @@
 //!                 primary resource   primary resource + bytes over buses
 //! ```
 //!
-//! A stage takes the next packet of its queue when one of its places is free, and asks its primary
-//! resource for the time that the packet costs; from when that has turned to it, the packet's
-//! bytes cross the stage's buses at the same time. The packet goes on when both are done. Until
-//! then it keeps the primary resource, which is blocked while it only waits for a bus. This is
-//! END's n-stage procedure (Indiresan 1997, Fig 4.4; E-50) with shared resources: `do` is `take`,
-//! `done` is `leave`.
+//! A stage takes the next packet of its queue when it has a free place, and requests from its primary resource the
+//! time that the packet costs. From the moment that this resource begins to serve it, the packet's bytes also
+//! cross the stage's buses. The packet continues when both are done; until then it holds the primary resource,
+//! which is blocked while the packet only waits for a bus. This is END's n-stage procedure (Indiresan 1997, Fig
+//! 4.4; E-50) with shared resources: `take` is its `do`, `leave` its `done`.
 //!
-//! When the next stage's queue is full, the packet is dropped, or waits where it is and keeps its
-//! place in the stage (not the resource: a thread sleeps).
+//! When the next stage's queue is full, the packet is dropped, or waits where it is and keeps its place in the
+//! stage (but not the resource: a thread sleeps).
 //!
-//! A machine may have a [`Reception`] on one of its CPUs: interfaces whose commands a policy
-//! handles in interrupts, soft interrupts or threads, and the application. Its jobs compete with
-//! those of stages; to a packet it is one more stage, which drops and never blocks.
+//! A machine may have a [`Reception`] on one of its CPUs: interfaces whose commands a policy handles in
+//! interrupts, soft interrupts or threads, and the application. Its jobs compete with those of stages. To a packet
+//! it is one more stage, which drops and never blocks.
 
 use crate::receive::{Counts, Reception};
 use crate::resource::{Done, Job, Options, Priority, Resource};
@@ -27,9 +26,9 @@ use lastmeter_engine::{Meter, PortId, ResourceId};
 use lastmeter_net::queue::Queue;
 use std::collections::VecDeque;
 
-/// A stage, as a machine is given it.
+/// Parameters of a stage.
 pub struct Stage {
-    /// What it is called in the books.
+    /// Its name in the books.
     pub id: StageId,
     /// Packets that wait for it.
     pub queue: Box<dyn Queue>,
@@ -39,21 +38,21 @@ pub struct Stage {
     pub resource: usize,
     /// Priority at the primary resource and at priority buses.
     pub priority: Priority,
-    /// Whether it may interrupt lower stages.
+    /// Whether it may pre-empt stages of lower priority.
     pub preemptive: bool,
-    /// What a packet costs the primary resource.
+    /// Cost of a packet on the primary resource.
     pub cost: Cost,
     /// Additional cost of a PDU's last packet.
     pub per_pdu: Duration,
-    /// A random additional cost of each packet, and the stream that it is drawn from.
+    /// A random additional cost per packet, and the stream that it is drawn from.
     pub random: Option<(Draw, Stream)>,
     /// Whether packets that wait when one is done are handled in the same interrupt.
     pub batch: bool,
-    /// Buses that a packet's bytes cross, by index, and how often each byte does.
+    /// Buses that a packet's bytes cross, by index, and how many times each byte does.
     pub buses: Vec<(usize, u32)>,
-    /// How many packets it works on at once.
+    /// How many packets it processes at once.
     pub places: u32,
-    /// Where packets go from here.
+    /// Where packets go next.
     pub next: Next,
 }
 
@@ -62,11 +61,11 @@ pub struct Stage {
 pub enum Full {
     /// It is dropped.
     Drop,
-    /// It waits in the previous stage, which takes no other meanwhile. At an entry, it is dropped.
+    /// It waits in the previous stage, which takes no other packet meanwhile. At an entry, it is dropped.
     Block,
 }
 
-/// Where packets go.
+/// Where packets go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// To another stage, by index.
@@ -77,7 +76,7 @@ pub enum Next {
     Exit(PortId),
 }
 
-/// What a machine does to the outside world.
+/// An effect of the machine on the outside world.
 #[derive(Debug)]
 pub enum Output {
     /// A packet leaves.
@@ -86,14 +85,14 @@ pub enum Output {
     Drop(Packet, StageId, &'static str),
 }
 
-/// A resource, as a machine is given it.
+/// Parameters of a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceOptions {
-    /// What it is called in the books.
+    /// Its name in the books.
     pub id: ResourceId,
-    /// What it is.
+    /// Its units, discipline and switching costs.
     pub options: Options,
-    /// What a byte costs where it is used as a bus.
+    /// Cost per byte where it is used as a bus.
     pub per_byte: PerByte,
 }
 
@@ -111,9 +110,9 @@ pub struct Machine {
 /// Reception, and its place in the machine.
 struct Receiving {
     reception: Reception,
-    /// The resource that it works on, by index.
+    /// The resource that it runs on, by index.
     cpu: usize,
-    /// Where packets leave that the application has processed; `None`: at the port of their interface.
+    /// The exit of packets that the application has processed; `None`: the port of their interface.
     exit: Option<PortId>,
 }
 
@@ -136,7 +135,7 @@ struct Work {
     buses_left: u32,
 }
 
-/// Work by number; numbers are used again.
+/// Work by number; numbers are reused.
 #[derive(Default)]
 struct Jobs {
     work: Vec<Option<Work>>,
@@ -144,10 +143,9 @@ struct Jobs {
 }
 
 impl Machine {
-    /// A machine at rest. `entries` says at which stage packets of each input port begin.
+    /// A machine at rest. `entries` gives the first stage for packets from each input port.
     ///
-    /// Panics if a stage names a resource, bus or stage that does not exist, or as a bus its own
-    /// primary resource.
+    /// Panics if a stage names a resource, bus or stage that does not exist, or its own primary resource as a bus.
     pub fn new(resources: &[ResourceOptions], stages: Vec<Stage>, entries: Vec<usize>) -> Machine {
         let exists = |stage: &Stage| {
             stage.resource < resources.len()
@@ -174,11 +172,10 @@ impl Machine {
         }
     }
 
-    /// The machine with reception on its resource `cpu`. Its interfaces are the input ports behind
-    /// the entries; what the application has processed leaves at `exit`, or else at the output of
-    /// its interface's number.
+    /// The machine with reception on its resource `cpu`. The input ports after the entries are its interfaces.
+    /// Packets that the application has processed leave at `exit`, or at the output with their interface's number.
     ///
-    /// Panics if the CPU does not exist or serves several jobs at once, which one application cannot use.
+    /// Panics if the CPU does not exist, or serves several jobs at once, which a single application cannot use.
     pub fn receiving(mut self, cpu: usize, reception: Reception, exit: Option<PortId>) -> Machine {
         assert!(self.resources[cpu].meters().count() == 1, "reception is for one processor");
         self.reception = Some(Receiving { reception, cpu, exit });
@@ -186,7 +183,7 @@ impl Machine {
         self
     }
 
-    /// A packet comes in at `port`. Panics if the machine has no such entry.
+    /// A packet arrives at `port`. Panics if the machine has no such entry.
     pub fn arrive(&mut self, now: Time, port: PortId, packet: Packet) {
         let Some(&stage) = self.entries.get(port.0 as usize) else {
             return self.take_in(now, port.0 as usize - self.entries.len(), packet);
@@ -196,12 +193,12 @@ impl Machine {
         }
     }
 
-    /// When something is due next.
+    /// When the next event is due.
     pub fn ready_at(&self) -> Option<Time> {
         self.earliest().map(|(due, _)| due)
     }
 
-    /// Does everything that is due by `now`, in the order in which it became due.
+    /// Handles everything due by `now`, in the order in which it became due.
     pub fn advance(&mut self, now: Time) {
         while let Some((due, at)) = self.earliest().filter(|&(due, _)| due <= now) {
             match &mut self.reception {
@@ -214,32 +211,32 @@ impl Machine {
         }
     }
 
-    /// What the machine wants done outside, in order.
+    /// The machine's effects on the outside world, in order.
     pub fn outputs(&mut self) -> std::vec::Drain<'_, Output> {
         self.outputs.drain(..)
     }
 
-    /// What is due first: a resource, or behind them all reception's interfaces.
+    /// What is due first: a resource, or, numbered after them all, the interfaces of reception.
     fn earliest(&self) -> Option<(Time, usize)> {
         let due = self.resources.iter().enumerate().filter_map(|(at, r)| Some((r.ready_at()?, at)));
         let interfaces = self.reception.as_ref().and_then(|r| r.reception.ready_at());
         due.chain(interfaces.map(|due| (due, self.resources.len()))).min()
     }
 
-    /// A packet comes to an interface of reception.
+    /// A packet arrives at an interface of reception.
     fn take_in(&mut self, now: Time, interface: usize, packet: Packet) {
         let receiving = self.reception.as_mut().expect("only reception has interfaces");
         receiving.reception.arrive(now, interface, packet);
         self.follow(now);
     }
 
-    /// Does what reception wants done.
+    /// Carries out the requests of reception.
     fn follow(&mut self, now: Time) {
         let Some(Receiving { reception, cpu, exit }) = &mut self.reception else { return };
         let (cpu, exit) = (*cpu, *exit);
-        for ask in reception.asks() {
-            self.resources[cpu].submit(now, ask.job);
-            self.resources[cpu].moved(ask.bytes);
+        for request in reception.requests() {
+            self.resources[cpu].submit(now, request.job);
+            self.resources[cpu].moved(request.bytes);
         }
         self.outputs.extend(reception.outputs().map(|output| match output {
             Output::Send(port, packet) => Output::Send(exit.unwrap_or(port), packet),
@@ -258,7 +255,7 @@ impl Machine {
         Ok(())
     }
 
-    /// E-50, `stage.do`: takes packets while the stage has a free place; `after` another that was done.
+    /// E-50, `stage.do`: takes packets while the stage has a free place; `after` another one was done.
     fn take(&mut self, now: Time, stage: usize, after: bool) {
         while self.stages[stage].free > 0 {
             let packet = self.stages[stage].stage.queue.dequeue(now);
@@ -270,7 +267,7 @@ impl Machine {
         }
     }
 
-    /// Ends what a stage's queue itself has dropped.
+    /// Ends the packets that the stage's queue itself has dropped.
     fn take_dropped(&mut self, stage: usize) {
         let Stage { queue, id, .. } = &mut self.stages[stage].stage;
         while let Some((packet, reason)) = queue.dropped() {
@@ -295,12 +292,12 @@ impl Machine {
             primary_done: false,
             buses_left: buses.len() as u32,
         });
-        self.ask(now, resource, job, work, len, entered);
+        self.request(now, resource, job, work, len, entered);
         self.cross(now, resource);
     }
 
-    /// Asks a resource for work on a packet's bytes, in a handler that has been `entered` or not.
-    fn ask(
+    /// Requests work from a resource for a packet's bytes, in a handler that has been `entered` or not.
+    fn request(
         &mut self,
         now: Time,
         resource: usize,
@@ -317,8 +314,8 @@ impl Machine {
         self.resources[resource].moved(bytes);
     }
 
-    /// Sends the bytes of packets that `resource`, their primary one, has begun to serve over the
-    /// buses: a processor moves nothing for a stage before it turns to it.
+    /// Sends the bytes of packets that `resource`, their primary one, has begun to serve over the buses: a
+    /// processor moves nothing for a stage before it has switched to it.
     fn cross(&mut self, now: Time, resource: usize) {
         for job in self.resources[resource].first_served() {
             if let Some(level) = Reception::level(job) {
@@ -328,19 +325,19 @@ impl Machine {
             let work = self.jobs.get(job);
             let (stage, len) = (work.stage, work.packet.len);
             if self.stages[stage].stage.resource != resource {
-                continue; // This resource is one of its buses.
+                continue; // This resource is one of the packet's buses.
             }
             let buses = std::mem::take(&mut self.stages[stage].stage.buses);
             for &(bus, crossings) in &buses {
                 let bytes = Bytes(len.0 * u64::from(crossings));
-                self.ask(now, bus, job, self.bus_cost[bus].time_for(bytes), bytes, false);
+                self.request(now, bus, job, self.bus_cost[bus].time_for(bytes), bytes, false);
                 self.cross(now, bus);
             }
             self.stages[stage].stage.buses = buses;
         }
     }
 
-    /// As [`Machine::cross`], of what reception does at a level of its CPU.
+    /// As [`Machine::cross`], for the step of reception at a level of its CPU.
     fn cross_received(&mut self, now: Time, resource: usize, id: usize, level: usize) {
         let Some(Receiving { reception, cpu, .. }) = &self.reception else { return };
         let Some((part, len)) = reception.running(level).filter(|_| resource == *cpu) else {
@@ -356,7 +353,7 @@ impl Machine {
         }
     }
 
-    /// Reception's CPU, or a bus, has done its share of what reception does at a level.
+    /// Reception's CPU, or a bus, has done its share of the step at a level.
     fn complete_received(&mut self, now: Time, resource: usize, done: Done, level: usize) {
         let Some(Receiving { reception, cpu, .. }) = &mut self.reception else { return };
         let (cpu, id) = (*cpu, done.id);
@@ -396,7 +393,7 @@ impl Machine {
         }
         let all_done = work.primary_done && work.buses_left == 0;
         if all_done {
-            // The packet leaves first, so that whatever that causes competes for the units.
+            // The packet leaves first, so that any resulting work competes for the units.
             let work = self.jobs.remove(id);
             self.leave(now, work);
             self.resources[primary].release(now, id);
@@ -425,7 +422,7 @@ impl Machine {
                 if let Some(work) = self.pass(now, work, next) {
                     self.stages[stage].stuck.push_back(work);
                     self.stages[next].waiters.push_back(stage);
-                    return; // The place stays taken.
+                    return; // The place stays occupied.
                 }
             }
         }
@@ -433,7 +430,7 @@ impl Machine {
         self.take(now, stage, true);
     }
 
-    /// Passes a packet to the next stage; gives it back where it has to wait for room.
+    /// Passes a packet to the next stage; gives it back if it has to wait for room.
     fn pass(&mut self, now: Time, mut work: Work, next: usize) -> Option<Work> {
         let full = self.stages[next].stage.full;
         let before = (work.packet.visits.mark(), work.packet.entered);
@@ -453,7 +450,7 @@ impl Machine {
         }
     }
 
-    /// A packet has left `stage`'s queue: one blocked there may move up.
+    /// A packet has left `stage`'s queue: one blocked in front of it may move up.
     fn admit_waiter(&mut self, now: Time, stage: usize) {
         let Some(before) = self.stages[stage].waiters.pop_front() else { return };
         let Some(work) = self.stages[before].stuck.pop_front() else { return };
@@ -476,20 +473,20 @@ impl Machine {
         self.stages.iter().map(queued).sum::<u64>() + self.jobs.len() + received
     }
 
-    /// What an interface of reception has done. Panics if the machine has no such interface.
+    /// Counts of an interface of reception. Panics if the machine has no such interface.
     pub fn counts(&self, interface: usize) -> Counts {
         let receiving = self.reception.as_ref().expect("only reception has interfaces");
         receiving.reception.counts(interface)
     }
 
-    /// What every unit of every resource did.
+    /// The times of every unit of every resource.
     pub fn meters(&self) -> impl Iterator<Item = &Meter> {
         self.resources.iter().flat_map(Resource::meters)
     }
 }
 
-/// Records the stage in the packet. Time neither waiting nor in service was blocked:
-/// pre-empted, waiting for a bus, or waiting for room.
+/// Records the stage in the packet. Time neither waiting nor in service was blocked: pre-empted, waiting for a
+/// bus, or waiting for room.
 fn record(now: Time, stage: StageId, work: &mut Work) {
     let wait = work.started - work.packet.entered;
     let blocked = (now - work.started) - work.served;

@@ -1,12 +1,12 @@
-//! A host as data: its resources, and the stages that packets pass on the way out and in.
+//! A host as data: its resources, and the stages that packets pass in each direction.
 //!
 //! ```text
 //! host:     send [socket] ----------------> [protocol] -----------> network
 //! adapter:            `--> [copy to card] --^        `--> [card] --^
 //! ```
 //!
-//! An adapter's stages stand between the host's and the network, or after the stage of the host
-//! that they name: where a socket layer copies to the card, the copy goes before the protocol.
+//! An adapter's stages are between the host's stages and the network, or after the stage of the host that they
+//! name: where a socket layer copies to the card, the copy precedes the protocol.
 
 use crate::machine::Full;
 use crate::resource::{Discipline, Priority};
@@ -17,57 +17,57 @@ use lastmeter_engine::ResourceKind;
 /// A host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// What it is: "HP 9000/730, 66 MHz, HP-UX 8.07".
+    /// Its name: "HP 9000/730, 66 MHz, HP-UX 8.07".
     pub what: String,
     /// Where its constants come from.
     pub source: String,
-    /// What its stages compete for.
+    /// The resources that its stages compete for.
     pub resources: Vec<ResourceProfile>,
-    /// From the application to the network; at least one.
+    /// Stages from the application to the network; at least one.
     pub send: Vec<StageProfile>,
-    /// From the network to the application; at least one.
+    /// Stages from the network to the application; at least one.
     pub receive: Vec<StageProfile>,
-    /// What a socket takes before its peer has acknowledged it, where that is known.
+    /// What a socket accepts before its peer has acknowledged any of it, if known.
     pub socket_buffer: Option<Bytes>,
 }
 
 /// An adapter between a host and a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adapter {
-    /// What it is.
+    /// Its name.
     pub what: String,
     /// Where its constants come from.
     pub source: String,
-    /// How fast its link is.
+    /// Rate of its link.
     pub rate: Rate,
-    /// How long bits take from one adapter to the other.
+    /// Propagation delay from one adapter to the other.
     pub delay: Duration,
-    /// What goes over the link with each packet, besides its data.
+    /// Link overhead of each packet, besides its data.
     pub framing: Bytes,
-    /// The longest packet that it takes.
+    /// The longest packet that it accepts.
     pub packet_max: Bytes,
-    /// What a host pays for it, in dollars, where that is known.
+    /// Cost to the host in dollars, if known.
     pub price: Option<u64>,
-    /// Its resources, in addition to the host's.
+    /// Its resources, in addition to those of the host.
     pub resources: Vec<ResourceProfile>,
-    /// Its stages on the way out.
+    /// Its transmit stages.
     pub send: Vec<AdapterStage>,
-    /// Its stages on the way in.
+    /// Its receive stages.
     pub receive: Vec<AdapterStage>,
 }
 
 /// A stage of an adapter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterStage {
-    /// The host's stage that it comes right after; `None` if it stands at the network.
+    /// The host's stage that it directly follows; `None` if it is next to the network.
     pub after: Option<String>,
-    /// What it is.
+    /// The stage.
     pub stage: StageProfile,
 }
 
 impl Profile {
-    /// The host with `adapter` in it. Panics if the adapter names a stage that the host does not
-    /// have: whoever reads the adapter has checked that.
+    /// The host with `adapter` in it. Panics if the adapter names a stage that the host does not have: reading the
+    /// adapter checks that.
     pub fn with(&self, adapter: &Adapter) -> Profile {
         let mut host = self.clone();
         host.what = format!("{}, with {}", self.what, adapter.what);
@@ -78,7 +78,7 @@ impl Profile {
     }
 }
 
-/// A way with the adapter's stages in it, each run of them in its own order. Those at the network
+/// One direction with the adapter's stages inserted, each run of them in its own order. Those next to the network
 /// go before the host's stage of number `network`.
 fn joined(host: &[StageProfile], adapter: &[AdapterStage], network: usize) -> Vec<StageProfile> {
     let of = |place: Option<&str>| {
@@ -96,35 +96,39 @@ fn joined(host: &[StageProfile], adapter: &[AdapterStage], network: usize) -> Ve
     if network == host.len() {
         stages.extend(of(None));
     }
-    assert_eq!(stages.len(), host.len() + adapter.len(), "an adapter names no stage of the host");
+    assert_eq!(
+        stages.len(),
+        host.len() + adapter.len(),
+        "an adapter names a stage that the host does not have"
+    );
     stages
 }
 
 /// A resource of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceProfile {
-    /// Unique in the host.
+    /// Its name, unique in the host.
     pub name: String,
-    /// What sort of thing it is.
+    /// What sort of resource it is.
     pub kind: ResourceKind,
     /// Whether it is memory, whose crossings the ledger counts.
     pub memory: bool,
     /// How many packets it can serve at once.
     pub units: u32,
-    /// How jobs get at it.
+    /// How jobs share it.
     pub discipline: Discipline,
-    /// Time to go from one thread to another.
+    /// Time to switch from one thread to another.
     pub context_switch: Duration,
     /// Time to enter and leave an interrupt handler.
     pub interrupt: Duration,
-    /// What a byte costs where stages use it as a bus.
+    /// Cost per byte if stages use it as a bus.
     pub per_byte: PerByte,
     /// Where its constants come from: document and table.
     pub source: String,
 }
 
 impl ResourceProfile {
-    /// What it is for.
+    /// Its role.
     pub fn role(&self) -> &'static str {
         if self.memory { "memory" } else { self.kind.name() }
     }
@@ -133,33 +137,33 @@ impl ResourceProfile {
 /// A stage of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageProfile {
-    /// Unique in the host.
+    /// Its name, unique in the host.
     pub name: String,
     /// The primary resource.
     pub resource: String,
-    /// Who goes first.
+    /// Its priority.
     pub priority: Priority,
-    /// Whether it may interrupt lower stages.
+    /// Whether it may pre-empt stages of lower priority.
     pub preemptive: bool,
-    /// What a packet costs the primary resource.
+    /// Cost of a packet on the primary resource.
     pub cost: Cost,
-    /// What each message of the application costs it: packets share that by their length.
+    /// Additional cost of each message of the application; packets share it in proportion to their length.
     pub per_message: Duration,
-    /// What the last packet of each PDU costs it besides: where packets are cells.
+    /// Additional cost of the last packet of each PDU, if packets are cells.
     pub per_pdu: Duration,
-    /// A random time that each packet costs it besides.
+    /// A random additional cost per packet.
     pub random: Option<Draw>,
-    /// Whether a handler continues with what arrived meanwhile, without another interrupt.
+    /// Whether a handler continues with packets that arrived meanwhile, without another interrupt.
     pub batch: bool,
-    /// Of how many interrupts `cost` is the cost; 0 where it is that of work on a packet.
+    /// The number of interrupts that `cost` covers; 0 if it is the cost of work on a packet.
     pub interrupts: u32,
-    /// Buses that its bytes cross, and how often each byte does.
+    /// Buses that its bytes cross, and how many times each byte does.
     pub buses: Vec<(String, u32)>,
-    /// How often it copies each byte.
+    /// How many times it copies each byte.
     pub copies: u32,
-    /// How often a processor reads or writes each byte.
+    /// How many times a processor reads or writes each byte.
     pub touches: u32,
-    /// Where packets wait for it; `None` for a queue without limit.
+    /// Capacity of its queue; `None` if unlimited.
     pub queue: Option<Nested>,
     /// What happens to a packet that finds the queue full.
     pub full: Full,
@@ -168,12 +172,12 @@ pub struct StageProfile {
 }
 
 impl StageProfile {
-    /// What a packet costs the primary resource, where the application sends or reads `message`
-    /// at a time; `None` for a packet at a time.
+    /// Cost of a packet on the primary resource, if the application sends or reads `message` at a time; `None` for
+    /// one packet at a time.
     ///
-    /// A message's cost is spread evenly over its bytes, so that a packet bears its share of the
-    /// messages that it carries, or that carry it. Deviation: in truth one packet of several bears
-    /// the whole; throughput is the same, and single latencies are not.
+    /// The cost of a message is spread evenly over its bytes: a packet bears its share for the messages in it, or
+    /// for the message that it is part of. Deviation: in reality one of several packets bears the whole cost;
+    /// throughput is the same, individual latencies are not.
     pub fn cost(&self, message: Option<Bytes>) -> Cost {
         let Cost { per_packet, per_byte } = self.cost;
         let Some(message) = message.filter(|_| !self.per_message.is_zero()) else {
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapters_stages_stand_at_the_network_or_after_the_stage_that_they_name() {
+    fn an_adapters_stages_are_at_the_network_or_after_the_stage_that_they_name() {
         let whole = host().with(&adapter("call"));
         let names = |stages: &[StageProfile]| {
             stages.iter().map(|stage| stage.name.clone()).collect::<Vec<_>>().join(", ")
@@ -257,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "names no stage")]
-    fn an_adapter_that_names_a_stage_of_another_host_does_not_get_in() {
+    #[should_panic(expected = "that the host does not have")]
+    fn an_adapter_that_names_a_stage_of_another_host_is_refused() {
         host().with(&adapter("elsewhere"));
     }
 
     #[test]
-    fn packets_share_the_cost_of_a_message_by_their_length() {
+    fn packets_share_the_cost_of_a_message_in_proportion_to_their_length() {
         let stage = stage("call");
         let time = |message, len| stage.cost(message).time_for(Bytes(len));
         assert_eq!(time(None, 3000), Duration::from_us(14));

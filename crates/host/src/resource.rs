@@ -1,16 +1,15 @@
-//! One resource that stages compete for: a CPU of some cores, a bus, an engine.
+//! A resource that stages compete for: a CPU with some cores, a bus, an engine.
 //!
 //! ```text
 //! submit --> [ waiting, by priority ] --> unit 0 .. unit n-1 --> complete
 //!                     ^---- pre-empted, with the time left -----'
 //! ```
 //!
-//! Two disciplines. *Priority*: each unit serves one job; a pre-emptive job takes the unit of a
-//! lower one, whose completion moves by as long as it is kept away (END's time device, E-48;
-//! Indiresan 1997, §4.3.3). *Share*: all jobs are served at once and equally fast, the limit of
-//! round-robin arbitration by short bursts.
+//! Two disciplines. *Priority*: each unit serves one job; a pre-emptive job takes the unit of a lower one, whose
+//! completion is postponed by the time it loses (END's time device, E-48; Indiresan 1997, §4.3.3). *Share*: all
+//! jobs are served at once and equally fast, which is the limit of round-robin arbitration with short bursts.
 //!
-//! | State of a job | submit of a higher, pre-emptive job | its work is done | hold     | release |
+//! | State of a job | a higher, pre-emptive job arrives   | its work is done | hold     | release |
 //! |----------------|-------------------------------------|------------------|----------|---------|
 //! | waiting        | stays                               | -                | -        | -       |
 //! | running        | waits with the time left            | completes        | held     | -       |
@@ -20,38 +19,38 @@ use lastmeter_base::{Bytes, Duration, StageId, Time};
 use lastmeter_engine::{Meter, ResourceId};
 use std::collections::BTreeMap;
 
-/// Who goes first. An interrupt beats a soft interrupt, which beats every thread.
+/// Priority. An interrupt goes before a soft interrupt, which goes before every thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// What is done while there is nothing else to do: any other job takes its unit.
+    /// Idle work: any other job takes its unit.
     Idle,
-    /// A thread of this priority; higher first.
+    /// A thread of this priority; higher goes first.
     Thread(u8),
     /// Deferred interrupt work.
     Softirq,
-    /// More work of an interrupt handler that has been entered: costs no entry.
+    /// More work of an interrupt handler already entered: no cost of entry.
     Handler,
     /// An interrupt handler.
     Interrupt,
 }
 
-/// How jobs get at a resource.
+/// How jobs share a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// One job a unit, the highest priority first.
+    /// One job per unit, the highest priority first.
     Priority,
     /// All jobs at once, equally fast; only for resources of one unit.
     Share,
 }
 
-/// What a resource is.
+/// Parameters of a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How many jobs it can serve at once: cores.
     pub units: u32,
-    /// How jobs get at it.
+    /// How jobs share it.
     pub discipline: Discipline,
-    /// Time to go from one thread to another.
+    /// Time to switch from one thread to another.
     pub context_switch: Duration,
     /// Time to enter and leave an interrupt handler.
     pub interrupt: Duration,
@@ -60,32 +59,32 @@ pub struct Options {
 /// Work for a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// Whoever submits it knows it by this number.
+    /// Identifies the job to its submitter.
     pub id: usize,
-    /// What the time is accounted to.
+    /// The stage that the time is accounted to.
     pub stage: StageId,
     /// Who goes first.
     pub priority: Priority,
-    /// Whether it may interrupt a lower one.
+    /// Whether it may pre-empt a lower one.
     pub preemptive: bool,
-    /// How long it takes, undisturbed.
+    /// Service time, without interruptions and switching.
     pub work: Duration,
 }
 
-/// A job whose work is done.
+/// A completed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Which job.
+    /// Its identifier.
     pub id: usize,
-    /// When it was first served.
+    /// When service began.
     pub started: Time,
     /// When its work was done.
     pub at: Time,
-    /// For how long it was served, with what switching cost.
+    /// Time in service, including its switching cost.
     pub served: Duration,
 }
 
-/// A resource and the jobs that want it.
+/// A resource and its jobs.
 ///
 /// ```
 /// use lastmeter_base::{Duration, StageId, Time};
@@ -112,7 +111,7 @@ pub struct Done {
 pub struct Resource {
     options: Options,
     units: Vec<Unit>,
-    /// Jobs that wait, highest priority first, then in the order in which they came.
+    /// Waiting jobs, highest priority first, then in order of arrival.
     waiting: BTreeMap<(std::cmp::Reverse<Priority>, u64), Pending>,
     sharing: Sharing,
     submitted: u64,
@@ -130,8 +129,7 @@ struct Unit {
 #[derive(Debug)]
 enum State {
     Free,
-    /// Turns to the job until `turned`, where that takes time and is not over, and serves it until
-    /// `done`.
+    /// Switches to the job until `turned`, if that takes time and is not over, and serves it until `done`.
     Running {
         pending: Pending,
         since: Time,
@@ -143,14 +141,14 @@ enum State {
     },
 }
 
-/// A job and what has become of it so far.
+/// A job and its progress.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     job: Job,
     order: u64,
     left: Duration,
     started: Option<Time>,
-    /// What is left of turning to it.
+    /// The remaining switching time.
     turning: Duration,
     /// Whether its own work has begun.
     begun: bool,
@@ -158,7 +156,7 @@ struct Pending {
 }
 
 impl Resource {
-    /// A resource with nothing to do. Panics without units, or if many units are to share.
+    /// An idle resource. Panics if it has no units, or if several units are to share.
     pub fn new(id: ResourceId, options: Options) -> Resource {
         assert!(options.units > 0, "a resource without units");
         assert!(options.units == 1 || options.discipline == Discipline::Priority);
@@ -173,13 +171,13 @@ impl Resource {
         }
     }
 
-    /// Takes the jobs whose own work has begun since the last call, each once in its life: after
-    /// what it takes to turn to them.
+    /// Takes the jobs whose own work has begun since the last call, each once in its life: after the time to
+    /// switch to them.
     pub fn first_served(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.first_served)
     }
 
-    /// Asks for service.
+    /// Submits a job.
     pub fn submit(&mut self, now: Time, job: Job) {
         self.submitted += 1;
         let pending = Pending {
@@ -209,7 +207,7 @@ impl Resource {
         }
     }
 
-    /// The unit that `job` may take: the one with the lowest priority, of those the latest job.
+    /// The unit that `job` may take: the one serving the lowest priority, and of those the latest job.
     fn victim(&self, job: &Job) -> Option<usize> {
         let rank = |unit: &Unit| match &unit.state {
             State::Running { pending, .. }
@@ -255,7 +253,7 @@ impl Resource {
         unit.state = State::Running { pending, since: now, turned, done };
     }
 
-    /// Notes the jobs to which units have turned by `now`.
+    /// Notes the jobs to which units have finished switching by `now`.
     fn turn(&mut self, now: Time) {
         for unit in &mut self.units {
             let State::Running { pending, turned, .. } = &mut unit.state else { continue };
@@ -266,7 +264,7 @@ impl Resource {
         }
     }
 
-    /// What it costs this unit to turn to a job.
+    /// The cost of switching this unit to a job.
     fn switching(&self, unit: usize, pending: &Pending) -> Duration {
         match pending.job.priority {
             Priority::Interrupt if pending.started.is_none() => self.options.interrupt,
@@ -285,18 +283,18 @@ impl Resource {
         }
     }
 
-    /// A job that is done by `now`; the earliest first. Its unit starts the next job. None where
-    /// only the own work of one has begun.
+    /// A job that is done by `now`, the earliest first; its unit starts the next job. `None` if only the own work
+    /// of a job has begun.
     pub fn complete(&mut self, now: Time) -> Option<Done> {
         let (done, unit) = self.take_done(now, false)?;
         if let Some(unit) = unit {
-            self.go_on(done.at, unit);
+            self.start_next(done.at, unit);
         }
         Some(done)
     }
 
-    /// As [`Resource::complete`], but the job keeps its unit, which is blocked until
-    /// [`Resource::release`]. Jobs of a shared resource hold nothing.
+    /// As [`Resource::complete`], but the job keeps its unit, which is blocked until [`Resource::release`]. Jobs
+    /// of a shared resource hold no unit.
     pub fn complete_and_hold(&mut self, now: Time) -> Option<Done> {
         self.take_done(now, true).map(|(done, _)| done)
     }
@@ -310,7 +308,7 @@ impl Resource {
         let (at, unit) = due.min().filter(|&(at, _)| at <= now)?;
         let state = std::mem::replace(&mut self.units[unit].state, State::Free);
         let State::Running { pending, since, .. } = state else {
-            unreachable!("only a running job is ever done")
+            unreachable!("only a running job can be done")
         };
         let id = pending.job.id;
         if hold {
@@ -327,18 +325,18 @@ impl Resource {
         let holds = |unit: &Unit| matches!(unit.state, State::Held { id: held } if held == id);
         if let Some(unit) = self.units.iter().position(holds) {
             self.units[unit].state = State::Free;
-            self.go_on(now, unit);
+            self.start_next(now, unit);
         }
     }
 
-    fn go_on(&mut self, now: Time, unit: usize) {
+    fn start_next(&mut self, now: Time, unit: usize) {
         match self.waiting.pop_first() {
             Some((_, pending)) => self.start(now, unit, pending),
             None => self.units[unit].meter.rest(now),
         }
     }
 
-    /// The jobs that are being served.
+    /// The jobs in service.
     pub fn serving(&self) -> impl Iterator<Item = usize> + '_ {
         let running = self.units.iter().filter_map(|unit| match &unit.state {
             State::Running { pending, .. } => Some(pending.job.id),
@@ -347,12 +345,12 @@ impl Resource {
         running.chain(self.sharing.jobs.values().map(|(pending, _)| pending.job.id))
     }
 
-    /// The resource moved `bytes`.
+    /// Counts `bytes` as moved by the resource.
     pub fn moved(&mut self, bytes: Bytes) {
         self.units[0].meter.moved(bytes);
     }
 
-    /// What each unit did.
+    /// The times of each unit.
     pub fn meters(&self) -> impl Iterator<Item = &Meter> {
         self.units.iter().map(|unit| &unit.meter)
     }
@@ -373,11 +371,11 @@ impl Unit {
     }
 }
 
-/// Jobs served at once. Each has had `attained` since some origin; a job is done when that reaches
-/// its own mark. So any number of jobs costs one comparison a change.
+/// Jobs served at once. Each has had `attained` since some origin; a job is done when that reaches its own mark.
+/// So each change costs one comparison, however many jobs there are.
 #[derive(Debug, Default)]
 struct Sharing {
-    /// Service that every present job has had, in 2^-16 picoseconds.
+    /// Service that every present job has had, in units of 2^-16 picoseconds.
     attained: u128,
     since: Time,
     jobs: BTreeMap<(u128, u64), (Pending, Time)>,
@@ -440,7 +438,7 @@ mod tests {
     fn job(id: usize, priority: Priority, preemptive: bool, work: u64) -> Job {
         Job { id, stage: StageId(id as u32), priority, preemptive, work: us(work) }
     }
-    /// Completes everything, as (job, microsecond).
+    /// Completes everything; returns (job, microsecond).
     fn drain(resource: &mut Resource) -> Vec<(usize, u64)> {
         let mut done = Vec::new();
         while let Some(next) = resource.ready_at() {
@@ -451,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preempted_job_ends_later_by_exactly_the_time_it_was_kept_away() {
+    fn a_preempted_job_ends_later_by_exactly_the_time_it_lost() {
         // E-48: the completion time of the lower-priority event is adjusted.
         let mut bus = resource(1, Discipline::Priority);
         bus.submit(at(0), job(0, Priority::Thread(0), false, 100));
@@ -470,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_of_several_units_is_preempted_and_resumes_anywhere() {
+    fn the_lowest_job_of_several_units_is_preempted_and_resumes_on_any() {
         let mut cpu = resource(2, Discipline::Priority);
         cpu.submit(at(0), job(0, Priority::Thread(5), false, 20));
         cpu.submit(at(0), job(1, Priority::Thread(1), false, 20));
@@ -479,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn switching_costs_come_once_and_not_after_an_interrupt() {
+    fn switching_costs_occur_once_and_not_after_an_interrupt() {
         let options = Options {
             units: 1,
             discipline: Discipline::Priority,
@@ -493,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jobs_own_work_begins_when_the_unit_has_turned_to_it() {
+    fn a_jobs_own_work_begins_after_the_switch_to_it() {
         let options = Options {
             units: 1,
             discipline: Discipline::Priority,
@@ -503,7 +501,7 @@ mod tests {
         let mut cpu = Resource::new(ResourceId(0), options);
         cpu.submit(at(0), job(0, Priority::Thread(0), false, 100));
         assert_eq!(cpu.first_served(), Vec::<usize>::new());
-        // 15 of its 20 us were over when it was interrupted for 28 + 10.
+        // 15 of its 20 us had passed when it was interrupted for 28 + 10.
         cpu.submit(at(15), job(1, Priority::Interrupt, true, 10));
         assert_eq!((cpu.ready_at(), cpu.complete(at(43))), (Some(at(43)), None));
         assert_eq!(cpu.first_served(), [1]);
@@ -514,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn more_work_of_a_handler_costs_no_entry_and_goes_before_soft_interrupts() {
+    fn more_handler_work_costs_no_entry_and_precedes_soft_interrupts() {
         let options = Options { interrupt: us(28), ..resource(1, Discipline::Priority).options };
         let mut cpu = Resource::new(ResourceId(0), options);
         cpu.submit(at(0), job(0, Priority::Interrupt, true, 10));
@@ -528,7 +526,7 @@ mod tests {
         let mut bus = resource(1, Discipline::Share);
         bus.submit(at(0), job(0, Priority::Thread(0), false, 10));
         bus.submit(at(5), job(1, Priority::Thread(0), false, 20));
-        // 5 alone, 5 more take 10 shared; then 15 of the second are left alone.
+        // 5 alone, 5 more take 10 us shared; then 15 of the second are left, alone.
         assert_eq!(drain(&mut bus), [(0, 15), (1, 30)]);
         let meter = bus.meters().next().unwrap();
         assert_eq!(meter.by_stage(), [(StageId(0), us(10)), (StageId(1), us(20))]);

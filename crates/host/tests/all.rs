@@ -1,4 +1,4 @@
-//! Hosts against what was published and what follows from theory.
+//! Hosts compared with published results and with theory.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! E-50: the n-stage procedure of END (Indiresan 1997, Fig 4.4), its listing run line by line
-//! beside the machine; E-48: contention and pre-emption between stages that share a resource.
+//! E-50: the n-stage procedure of END (Indiresan 1997, Fig 4.4): its listing is executed line by line and compared
+//! with the machine. E-48: contention and pre-emption between stages that share a resource.
 
 use lastmeter_base::{Bytes, Cost, Duration, Packet, PerByte, StageId, Stream, Time};
 use lastmeter_engine::{PortId, ResourceId};
@@ -41,7 +41,7 @@ fn stage(index: usize, resource: usize, next: Next, cost: Cost) -> Stage {
     }
 }
 
-/// Feeds arrivals and collects departures as (packet id, time).
+/// Feeds in arrivals and collects departures as (packet id, time).
 fn run(machine: &mut Machine, arrivals: &[(Time, u64, Bytes)]) -> Vec<(u64, Time)> {
     let mut departures = Vec::new();
     let mut collect = |machine: &mut Machine, now: Time| {
@@ -70,7 +70,7 @@ struct Listing {
     queues: Vec<VecDeque<(u64, Bytes)>>,
     free: Vec<u32>,
     delay: Vec<Cost>,
-    /// What the time device holds: (completion, stage, message).
+    /// Contents of the time device: (completion, stage, message).
     events: BTreeSet<(Time, usize, u64, Bytes)>,
     acknowledged: Vec<(u64, Time)>,
 }
@@ -108,7 +108,7 @@ impl Listing {
 }
 
 #[test]
-fn the_machine_does_what_the_listing_of_fig_4_4_does() {
+fn the_machine_does_the_same_as_the_listing_of_fig_4_4() {
     for seed in 0..50 {
         let mut stream = Stream::new(seed, "end");
         let stages = 1 + stream.below(5) as usize;
@@ -176,7 +176,7 @@ fn transmission_preempts_dma_on_the_shared_memory_of_an_adapter() {
 }
 
 #[test]
-fn a_full_queue_blocks_the_stage_before_it_and_loses_nothing() {
+fn a_full_queue_blocks_the_previous_stage_and_loses_nothing() {
     let cost = |n| Cost { per_packet: us(n), per_byte: PerByte::ZERO };
     let mut slow = stage(1, 1, Next::Exit(PortId(0)), cost(100));
     (slow.queue, slow.full) = (Box::new(DropTail::new(1, Bytes(u64::MAX))), Full::Block);
@@ -191,12 +191,12 @@ fn a_full_queue_blocks_the_stage_before_it_and_loses_nothing() {
 #[test]
 fn a_copy_that_waits_for_memory_blocks_its_cpu() {
     let mut all = resources(2);
-    all[1].per_byte = PerByte::from_fs(10_000_000); // 10 ns a byte
+    all[1].per_byte = PerByte::from_fs(10_000_000); // 10 ns per byte
     let mut copy =
         stage(0, 0, Next::Exit(PortId(0)), Cost { per_packet: us(2), per_byte: PerByte::ZERO });
     copy.buses = vec![(1, 2)];
     let mut machine = Machine::new(&all, vec![copy], vec![0]);
-    // 1000 bytes cross memory twice: 20 us, of which the CPU works for 2.
+    // 1000 bytes cross memory twice: 20 us, during which the CPU works for 2 us.
     assert_eq!(run(&mut machine, &[(Time::START, 0, Bytes(1000))]), [(0, Time::START + us(20))]);
     let cpu = machine.meters().next().unwrap();
     assert_eq!((cpu.busy(), cpu.time_blocked()), (us(2), us(18)));
@@ -204,16 +204,16 @@ fn a_copy_that_waits_for_memory_blocks_its_cpu() {
 }
 
 #[test]
-fn a_cpu_moves_nothing_for_a_stage_before_it_turns_to_it() {
+fn a_cpu_moves_nothing_for_a_stage_before_switching_to_it() {
     let mut all = resources(2);
-    all[1].per_byte = PerByte::from_fs(10_000_000); // 10 ns a byte
+    all[1].per_byte = PerByte::from_fs(10_000_000); // 10 ns per byte
     let cost = |time| Cost { per_packet: us(time), per_byte: PerByte::ZERO };
     let mut copy = stage(1, 0, Next::Exit(PortId(0)), cost(0));
     copy.buses = vec![(1, 1)];
     let protocol = stage(0, 0, Next::Stage(1), cost(5));
     let mut machine = Machine::new(&all, vec![protocol, copy], vec![0]);
     let arrivals: Vec<_> = (0..3).map(|id| (Time::START, id, Bytes(1000))).collect();
-    // 5 us of protocol, then 10 us of copying each, and never both at once.
+    // 5 us of protocol, then 10 us of copying for each, never both at once.
     let at = |n| Time::START + us(n);
     assert_eq!(run(&mut machine, &arrivals), [(0, at(15)), (1, at(30)), (2, at(45))]);
 }

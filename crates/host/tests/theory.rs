@@ -1,7 +1,7 @@
-//! M/G/1 with priorities, pre-emptive and not: what shared resources measure, against the formulas
+//! M/G/1 with priorities, pre-emptive and not: measurements of shared resources compared with the formulas
 //! (Kleinrock, Queueing Systems II, §3.3 to 3.5; Cobham 1954).
 
-#![allow(clippy::print_stdout, reason = "measured against formula is worth reading")]
+#![allow(clippy::print_stdout, reason = "measurement and formula are worth reading")]
 
 use lastmeter_base::{Bytes, Cost, Draw, Duration, FlowId, NodeId, PerByte, Time};
 use lastmeter_engine::{Graph, PortId, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
@@ -16,7 +16,7 @@ const REPLICATIONS: u64 = 16;
 /// Student's t for 15 degrees of freedom, two-sided 99.9 %.
 const T: f64 = 4.073;
 
-/// A class of customers: arrivals a microsecond, and lengths with weights at 4 ns a byte.
+/// A class of customers: arrivals per microsecond, and lengths with weights, served at 4 ns per byte.
 struct Class {
     lambda: f64,
     sizes: Vec<(Bytes, u64)>,
@@ -39,7 +39,7 @@ fn classes() -> [Class; 2] {
     ]
 }
 
-/// Mean sojourn of each class in microseconds, class 0 first in priority.
+/// Mean sojourn time of each class in microseconds; class 0 has the highest priority.
 fn measure(seed: u64, preemptive: bool) -> [f64; 2] {
     let mut graph = Graph::new(seed);
     let resource = graph.resource(ResourceInfo::new("cpu", ResourceKind::Cpu));
@@ -113,7 +113,7 @@ fn without_preemption_each_class_waits_for_the_residual_service_of_all() {
 }
 
 #[test]
-fn with_preemption_the_first_class_does_not_see_the_second() {
+fn with_preemption_the_first_class_is_unaffected_by_the_second() {
     let [a, b] = classes();
     let (rho_a, rho_b) = (a.lambda * a.moment(1), b.lambda * b.moment(1));
     let first = a.moment(1) + a.lambda * a.moment(2) / 2.0 / (1.0 - rho_a);

@@ -173,26 +173,31 @@ fn stages_that_no_policy_can_schedule_are_refused_with_advice() {
         (
             receive("in", "cpu"),
             "napi = { protocol = \"3 us\" }",
-            "`protocol` is what the host's profile says",
+            "the host's profile determines `protocol`",
             "leave out `protocol`, or `profile`",
         ),
         (
             receive("in", "cpu"),
             "polling = { commands = \"two\" }",
-            "`commands` is what the host's profile says",
+            "the host's profile determines `commands`",
             "leave out `commands`, or `profile`",
         ),
-        (receive("in", "dma"), "napi = {}", "no processor takes part", "leave out `reception`"),
+        (
+            receive("in", "dma"),
+            "napi = {}",
+            "no receive stage of its profile runs on a processor",
+            "leave out `reception`",
+        ),
         (
             receive("in", "two"),
             "napi = {}",
-            "`two` of its profile is several processors",
+            "`two` of its profile serves several jobs at once",
             "name a profile with one",
         ),
         (
             receive("in", "cpu") + &receive("to memory", "dma") + &receive("copy", "cpu"),
             "napi = {}",
-            "`to memory` of its profile is served by `dma`",
+            "`to memory` of its profile runs on `dma`",
             "put it before `in` in the profile",
         ),
     ] {

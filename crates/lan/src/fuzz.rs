@@ -1,5 +1,5 @@
-//! Entry points for fuzzing the texts that this crate reads: no bytes cause a panic, and what
-//! parses is emitted unchanged.
+//! Entry points for fuzzing the text parsers of this crate: no input causes a panic, and what parses is emitted
+//! unchanged.
 
 use crate::vunet::vci::SharedFile;
 use crate::wormhole::topology::Topology;
@@ -11,7 +11,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_wormhole_topology", run: fuzz_wormhole_topology },
 ];
 
-/// The file in which applications of a host share out their channels.
+/// The file in which applications of a host allocate their channels.
 pub fn fuzz_vci_file(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     match SharedFile::parse(text) {

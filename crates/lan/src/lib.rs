@@ -3,8 +3,7 @@
 //! * [`vunet`]: Aurora's VuNet, its switches, links, cards and viewers;
 //! * [`timed_token`]: rings with a timed token, FDDI's and Jetstream's;
 //! * [`fabric`]: cell switches with distributed queueing, multistage networks, fat trees;
-//! * [`wormhole`]: local networks without switch queues, whose packets hold the links that they
-//!   cross;
+//! * [`wormhole`]: local networks without switch queues, whose packets hold the links that they cross;
 //! * [`stripe`]: one circuit over several links;
 //! * [`preempt`]: links on which an urgent unit interrupts another.
 
@@ -18,7 +17,7 @@ pub mod wormhole;
 
 use lastmeter_base::kind::Kind;
 
-/// Every node of this crate that experiments can name.
+/// All nodes of this crate that experiments can name.
 pub static NODES: &[Kind] = &[
     timed_token::element::KIND,
     fabric::network::KIND,
@@ -32,5 +31,5 @@ pub static NODES: &[Kind] = &[
     preempt::element::KIND,
 ];
 
-/// Every kind of traffic.
+/// All kinds of traffic in this crate.
 pub static TRAFFIC: &[Kind] = &[vunet::viewer::KIND];

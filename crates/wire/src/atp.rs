@@ -1,12 +1,12 @@
-//! ATP, ATOMIC-2's transport: messages in segments of at most a link packet, one acknowledgement per
-//! message.
+//! ATP, the transport protocol of ATOMIC-2: messages in segments of at most a link packet, with one
+//! acknowledgement per message.
 //!
 //! ```text
 //! source port 2 | destination port 2 | message 4 | offset 4 | message length 4 | flags 1 | zero 1 |
 //! length 2 | data
 //! ```
 //!
-//! Source: ATOMIC-2 report §4.a says what it does; its layout was not published and is our choice.
+//! Source: ATOMIC-2 report §4.a describes its function; its layout was not published and is our choice.
 //!
 //! ```
 //! use lastmeter_wire::atp::{Kind, Segment};
@@ -22,17 +22,17 @@ use crate::error::{Error, fit, split};
 
 /// Bytes before the data.
 pub const HEADER_LEN: usize = 20;
-/// The longest data of a segment on Myrinet as ATOMIC-2 used it, in bytes.
+/// The most data in a segment on Myrinet as used by ATOMIC-2, in bytes.
 pub const DATA_LEN_MAX: usize = 8192;
 
-/// What a segment is.
+/// The kind of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Part of a message.
     Data,
-    /// The message came in full.
+    /// The message has arrived completely.
     Ack,
-    /// Send again from `offset`.
+    /// Request to send again from `offset`.
     Nak,
 }
 
@@ -43,26 +43,26 @@ pub struct Segment<'a> {
     pub src: u16,
     /// The receiver's port.
     pub dst: u16,
-    /// The message.
+    /// The number of the message.
     pub message: u32,
-    /// Where in the message this part starts.
+    /// Offset of this part in the message.
     pub offset: u32,
-    /// How long the message is.
+    /// Length of the message.
     pub message_len: u32,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// The part.
+    /// The data of this part.
     pub data: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Whether the message ends here.
+    /// Whether this part ends the message.
     pub fn is_last(&self) -> bool {
         u64::from(self.offset) + self.data.len() as u64 == self.message_len.into()
     }
 
     /// # Errors
-    /// If the bytes end early, the part lies outside its message, or a number is unknown.
+    /// If the bytes end early, the part is outside its message, or the kind is unknown.
     pub fn parse(bytes: &'a [u8]) -> Result<Segment<'a>, Error> {
         let (head, rest) = split::<HEADER_LEN>(bytes, "ATP header")?;
         let &[s0, s1, d0, d1, m0, m1, m2, m3, o0, o1, o2, o3, t0, t1, t2, t3, kind, zero, l0, l1] =
@@ -94,7 +94,7 @@ impl<'a> Segment<'a> {
     }
 
     /// # Errors
-    /// If the data is longer than 8192 bytes or lies outside its message.
+    /// If the data is longer than 8192 bytes or outside its message.
     pub fn emit(&self) -> Result<Vec<u8>, Error> {
         let len: u16 = fit(self.data.len(), DATA_LEN_MAX as u64, "ATP data")?;
         self.check_place()?;

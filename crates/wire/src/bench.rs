@@ -7,11 +7,11 @@ use crate::internet::checksum::{self, Sum};
 use lastmeter_base::bench::{Case, Work};
 use lastmeter_base::{Stream, Time};
 
-/// Bytes over which the cases that work out of cache are spread: more than any cache holds.
+/// Working set of the out-of-cache cases, in bytes: larger than any cache.
 const OUT_OF_CACHE: usize = 256 << 20;
-/// The same for the cells of `wire/aal5`: twice the last-level cache of the machines in use.
+/// The same for the cells of `wire/aal5`: twice the last-level cache of the machines used.
 const CELLS_OUT_OF_CACHE: usize = 64 << 20;
-/// The same on small input.
+/// The same for small inputs.
 const QUICK: usize = 64 << 10;
 /// An Ethernet packet.
 const PACKET_LEN: usize = 1500;
@@ -22,13 +22,13 @@ pub const CASES: &[Case] = &[
     Case {
         name: "wire/aal5",
         unit: "B",
-        what: "segments and reassembles PDUs of 9180 bytes out of cache, both CRCs included",
+        what: "segments and reassembles PDUs of 9180 bytes out of cache, including both CRCs",
         prepare: aal5,
     },
     Case {
         name: "wire/copy",
         unit: "B",
-        what: "copies the same bytes into the payloads of the same cells and out again",
+        what: "copies the same bytes into the payloads of the same cells and back",
         prepare: copy_cells,
     },
     Case {
@@ -40,7 +40,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "wire/copy-checksum",
         unit: "B",
-        what: "copies packets of 1500 bytes out of cache and sums them on the way",
+        what: "copies packets of 1500 bytes out of cache while summing them",
         prepare: copy_sum,
     },
     Case {
@@ -68,8 +68,7 @@ fn mix(hash: u64, value: u64) -> u64 {
     (hash ^ value).wrapping_mul(0x0100_0000_01b3)
 }
 
-/// Packets of 9180 bytes, one after another, which `wire/aal5` and `wire/copy` move through one
-/// buffer of cells.
+/// Consecutive packets of 9180 bytes, which `wire/aal5` and `wire/copy` move through one buffer of cells.
 fn payloads(quick: bool) -> Vec<u8> {
     let count = if quick { 4 } else { CELLS_OUT_OF_CACHE / MTU_DEFAULT };
     bytes(64 * 1024 + 7).into_iter().cycle().take(count * MTU_DEFAULT).collect()
@@ -122,7 +121,7 @@ fn copy_cells(quick: bool) -> Box<dyn FnMut() -> Work> {
     })
 }
 
-/// Mixes in the first and the last byte.
+/// Mixes the first and the last byte into the hash.
 fn ends(hash: u64, data: &[u8]) -> u64 {
     let [first, last] = [data.first(), data.last()].map(|byte| byte.copied().unwrap_or(0));
     mix(hash, u64::from(first) << 8 | u64::from(last))
@@ -142,10 +141,10 @@ fn sum(quick: bool) -> Box<dyn FnMut() -> Work> {
     })
 }
 
-/// Packets at the distance of their length, in and out.
+/// Consecutive packets, source and copy.
 fn packets(quick: bool) -> (Vec<u8>, Vec<u8>) {
     let len = if quick { QUICK } else { OUT_OF_CACHE } / PACKET_LEN * PACKET_LEN;
-    // A pattern that is quick to make and differs from packet to packet.
+    // A pattern that is fast to generate and differs from packet to packet.
     let pattern = bytes(64 * 1024 + 7);
     let from = pattern.iter().copied().cycle().take(len).collect();
     (from, vec![1; len])
@@ -156,7 +155,7 @@ fn copy_sum(quick: bool) -> Box<dyn FnMut() -> Work> {
     Box::new(move || {
         let mut work = Work { units: 0, hash: 0 };
         for (from, to) in from.chunks(PACKET_LEN).zip(to.chunks_mut(PACKET_LEN)) {
-            let sum = checksum::copy(from, to).expect("packets of one length");
+            let sum = checksum::copy(from, to).expect("source and copy have the same length");
             work.hash = mix(work.hash, sum.value().into());
             work.units += from.len() as u64;
         }

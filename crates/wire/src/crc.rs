@@ -1,4 +1,4 @@
-//! The three cyclic redundancy checks of ATM, and Myrinet's.
+//! The cyclic redundancy checks of ATM and Myrinet.
 //!
 //! | name    | polynomial                     | used by                                         |
 //! |---------|--------------------------------|-------------------------------------------------|
@@ -15,18 +15,18 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// What [`crc32`] gives over a message followed by its own CRC, most significant byte first: the
-/// register holds C704DD7B (I.363.5 §9.2), and the result is its complement.
+/// The result of [`crc32`] over a message followed by its own CRC, most significant byte first: the register then
+/// holds C704DD7B (I.363.5 §9.2), and the result is its complement.
 pub const CRC32_RESIDUE: u32 = !0xc704_dd7b;
 
-/// CRC-32 of AAL5: starts from ones, most significant bit first, complemented.
+/// CRC-32 of AAL5: initial value all ones, most significant bit first, complemented.
 pub fn crc32(data: &[u8]) -> u32 {
-    // The library returns every width in 64 bits; the upper half of this one is zero.
+    // The library returns all widths in 64 bits; the upper half is zero here.
     crc_fast::checksum(CrcAlgorithm::Crc32Bzip2, data) as u32
 }
 
-/// CRC-32 of AAL5 over data that comes in pieces. Pieces below some hundred bytes are slow: take
-/// [`crc32`] over the whole where it is at hand.
+/// CRC-32 of AAL5 over data in pieces. Pieces of less than some hundred bytes are slow; if all data is available,
+/// use [`crc32`].
 #[derive(Clone, Debug)]
 pub struct Crc32(Digest);
 
@@ -37,11 +37,11 @@ impl Default for Crc32 {
 }
 
 impl Crc32 {
-    /// Continues with `piece`.
+    /// Adds `piece`.
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
-    /// The check of all pieces so far.
+    /// The CRC of all pieces so far.
     pub fn value(&self) -> u32 {
         self.0.finalize() as u32
     }
@@ -62,7 +62,7 @@ const CRC10_TABLE: [u16; 256] = {
     table
 };
 
-/// CRC-10: starts from zero. Over a message that ends in its own CRC (in its last ten bits) it is
+/// CRC-10: initial value zero. Over a message that ends with its own CRC (in its last ten bits) the result is
 /// zero.
 pub fn crc10(data: &[u8]) -> u16 {
     data.iter().fold(0, |crc, &byte| {
@@ -71,10 +71,10 @@ pub fn crc10(data: &[u8]) -> u16 {
     })
 }
 
-/// Writes the CRC-10 of all bits but the last ten into the last ten.
+/// Writes the CRC-10 of all but the last ten bits into the last ten.
 pub fn seal10(data: &mut [u8]) {
     let Some((body, [high, low])) = data.split_last_chunk_mut::<2>() else { return };
-    // The six bits above the check belong to the message: one bit at a time.
+    // The six bits above the CRC belong to the message: one bit at a time.
     let check = (2..8).rev().fold(crc10(body), |crc, bit| {
         let out = (crc >> 9 ^ u16::from(*high >> bit)) & 1;
         (crc << 1 & 0x3ff) ^ if out == 1 { 0x233 } else { 0 }
@@ -98,7 +98,7 @@ pub(crate) const CRC8_TABLE: [u8; 256] = {
     table
 };
 
-/// CRC-8: starts from zero, no complement.
+/// CRC-8: initial value zero, not complemented.
 pub fn crc8(data: &[u8]) -> u8 {
     data.iter().fold(0, |crc, &byte| CRC8_TABLE[usize::from(crc ^ byte)])
 }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One bit at a time, as the standards draw it.
+    /// One bit at a time, as drawn in the standards.
     fn bitwise(data: &[u8], width: u32, polynomial: u64, start: u64) -> u64 {
         let top = 1u64 << (width - 1);
         let bits = data.iter().flat_map(|&byte| (0..8).rev().map(move |bit| byte >> bit & 1));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_check_values_of_the_catalogue() {
+    fn agrees_with_the_check_values_of_the_catalogue() {
         assert_eq!(crc32(b"123456789"), 0xfc89_1918);
         assert_eq!(crc10(b"123456789"), 0x199);
         assert_eq!(crc8(b"123456789"), 0xf4);
@@ -145,7 +145,7 @@ mod tests {
             let mut sealed = [&data[..], &[0xff; 2]].concat();
             seal10(&mut sealed);
             prop_assert_eq!(crc10(&sealed), 0);
-            prop_assert_eq!(sealed[data.len()] & 0xfc, 0xfc, "the message stays");
+            prop_assert_eq!(sealed[data.len()] & 0xfc, 0xfc, "the message is unchanged");
         }
     }
 }

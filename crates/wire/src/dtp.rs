@@ -1,11 +1,11 @@
-//! DTP, Netstation's Device Transport Protocol: transactions with a device, one packet each way.
+//! DTP, Netstation's Device Transport Protocol: transactions with a device, one packet in each direction.
 //!
 //! ```text
 //! source session 2 | destination session 2 | sequence 2 | acknowledged 2 | flags 2 | length 2 | data
 //! ```
 //!
-//! Source: ISI final report §3.a says what it does; its layout was not published and is our choice.
-//! The data may be followed by link padding, which is removed.
+//! Source: ISI final report §3.a describes its function; its layout was not published and is our choice. The data
+//! may be followed by link padding, which is removed.
 //!
 //! ```
 //! use lastmeter_wire::dtp::{Flags, Packet};
@@ -19,18 +19,18 @@ use crate::error::{Error, fit, split};
 
 /// Bytes before the data.
 pub const HEADER_LEN: usize = 12;
-/// The longest data, in bytes: what its length can say.
+/// The most data in bytes, limited by the length field.
 pub const DATA_LEN_MAX: usize = 65_535;
 const FLAGS_KNOWN: u16 = 0xf;
 
-/// What a packet is; several may be set, as an answer carries an acknowledgement.
+/// The flags of a packet; several may be set, since a response carries an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// Asks for a transaction.
+    /// Requests a transaction.
     pub request: bool,
-    /// Answers it.
+    /// Responds to a request.
     pub response: bool,
-    /// The acknowledged number counts.
+    /// The acknowledgement number is valid.
     pub ack: bool,
     /// The number after the acknowledged one is missing.
     pub nak: bool,
@@ -43,13 +43,13 @@ pub struct Packet<'a> {
     pub src: u16,
     /// The receiver's session.
     pub dst: u16,
-    /// The transaction.
+    /// Number of the transaction.
     pub sequence: u16,
-    /// The last transaction that came in order.
+    /// The last transaction received in order.
     pub acknowledged: u16,
-    /// What it is.
+    /// The flags.
     pub flags: Flags,
-    /// Commands or their answers.
+    /// Commands or their responses.
     pub data: &'a [u8],
 }
 

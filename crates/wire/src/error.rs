@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// Why bytes could not be parsed or a value not emitted. Captures have their own error, as they
-/// name a place in a file.
+/// Why bytes could not be parsed or a value not emitted. Captures have their own error type, which includes the
+/// position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// Fewer bytes than the format needs: what carried them cut them short.
+    /// Fewer bytes than the format needs: they were truncated on the way.
     Truncated {
         /// The format.
         what: &'static str,
         /// Bytes needed.
         need: usize,
-        /// Bytes at hand.
+        /// Bytes available.
         have: usize,
     },
     /// A field has a value that the format does not allow: the sender's fault.
@@ -23,7 +23,7 @@ pub enum Error {
         /// The value found.
         found: u64,
     },
-    /// A checksum or CRC does not match: the bytes were changed on the way.
+    /// A checksum or CRC does not match: the bytes were corrupted on the way.
     Corrupt {
         /// The format.
         what: &'static str,
@@ -56,7 +56,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The first `N` bytes of `data` and the rest, or what is missing of `what`.
+/// The first `N` bytes of `data` and the rest, or an error that names `what` and the bytes missing.
 pub(crate) fn split<'a, const N: usize>(
     data: &'a [u8],
     what: &'static str,

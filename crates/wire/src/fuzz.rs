@@ -1,8 +1,8 @@
 //! Entry points for fuzzing: any bytes in, no panic, and parse and emit round-trip.
 //!
-//! Every function takes one input and asserts its invariants: lengths, balances, memory bounds, and that
-//! parsing what was emitted gives the same value. The `fuzz` folder drives them, with mutations of a
-//! corpus or under a coverage-guided fuzzer; a test runs some thousand inputs of each.
+//! Every function takes one input and asserts its invariants: lengths, balances, memory bounds, and that parsing
+//! the emitted bytes gives the same value. The `fuzz` folder runs them with mutations of a corpus or under a
+//! coverage-guided fuzzer; a test runs some thousand inputs for each.
 
 use crate::aal::reassembly::{self, CircuitOptions, Reassembler};
 use crate::aal::{aal5, aal34, encapsulation, vidboard};
@@ -22,7 +22,7 @@ use lastmeter_base::{Bytes, Duration, Stream, Time};
 /// One entry point.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, and its corpus' folder.
+    /// Its name, and the folder of its corpus.
     pub name: &'static str,
     /// Takes one input.
     pub run: fn(&[u8]),
@@ -70,8 +70,8 @@ targets!(
     fuzz_routes,
 );
 
-/// Makes `input` a mutation of one of `corpus`, or of noise if it is empty: bits flipped,
-/// bytes and lengths replaced, parts cut, repeated or taken from another member.
+/// Turns `input` into a mutation of one member of `corpus`, or of noise if that is empty: bits flipped, bytes and
+/// lengths replaced, parts cut, repeated or taken from another member.
 pub fn mutate(random: &mut Stream, corpus: &[Vec<u8>], input: &mut Vec<u8>) {
     const TELLING: [u8; 8] = [0, 1, 0x7f, 0x80, 0xfe, 0xff, 0x30, 0x40];
     input.clear();
@@ -117,7 +117,7 @@ pub fn fuzz_capture(data: &[u8]) {
     assert_eq!(reader.read(&mut record).ok(), Some(false), "an error ends the file");
 }
 
-/// Cells, their headers and VuNet's form of them.
+/// Cells, their headers and their VuNet form.
 pub fn fuzz_cell(data: &[u8]) {
     let Ok((cell, rest)) = Cell::parse(data) else { return };
     assert_eq!(rest.len() + CELL_LEN, data.len());
@@ -133,7 +133,7 @@ pub fn fuzz_cell(data: &[u8]) {
     }
 }
 
-/// A line on which cells are to be found.
+/// Cell delineation on a line.
 pub fn fuzz_delineation(data: &[u8]) {
     for slide in [Slide::Bit, Slide::Byte] {
         let mut delineator = Delineator::new(Options { slide, ..Options::I_432 });
@@ -146,26 +146,26 @@ pub fn fuzz_delineation(data: &[u8]) {
     }
 }
 
-/// SunATM's records.
+/// SunATM records.
 pub fn fuzz_sunatm(data: &[u8]) {
     if let Ok((header, payload)) = Sunatm::parse(data) {
-        let bytes = header.emit().expect("what was parsed fits");
+        let bytes = header.emit().expect("a parsed value fits");
         assert_eq!(Sunatm::parse(&[&bytes[..], payload].concat()), Ok((header, payload)));
     }
 }
 
-/// PDUs of AAL5.
+/// AAL5 PDUs.
 pub fn fuzz_aal5(data: &[u8]) {
     if let Ok(pdu) = aal5::parse(data) {
         assert_eq!(aal5::cells(pdu.payload.len()) * PAYLOAD_LEN, data.len());
     }
     if let Ok(pdu) = aal5::emit(data, 3) {
-        let parsed = aal5::parse(&pdu).expect("what was emitted is right");
+        let parsed = aal5::parse(&pdu).expect("emitted bytes parse");
         assert_eq!((parsed.payload, parsed.user), (data, 3));
     }
 }
 
-/// Cells of four circuits in any order: 49 bytes each; the first chooses header and time.
+/// Cells of four circuits in any order: 49 bytes each; the first byte selects header and time.
 pub fn fuzz_reassembly(data: &[u8]) {
     let options = reassembly::Options {
         interface: Interface::Uni,
@@ -199,7 +199,7 @@ pub fn fuzz_reassembly(data: &[u8]) {
     }
 }
 
-/// Cells of AAL3/4, 48 bytes each; every other one gets a right CRC, so that it is looked into.
+/// Cells of AAL3/4, 48 bytes each; every other one gets a correct CRC, so that it is parsed further.
 pub fn fuzz_aal34(data: &[u8]) {
     let options =
         aal34::Options { payload_max: 500, partials_max: 3, timeout: Duration::from_us(20) };
@@ -249,7 +249,7 @@ pub fn fuzz_encapsulation(data: &[u8]) {
     let _ = Multiplexed::Bridged.parse(data);
 }
 
-/// Jetstream's frames and the unit between it and ATM.
+/// Jetstream's frames, and conversion between them and ATM.
 pub fn fuzz_jetstream(data: &[u8]) {
     let _ = jetstream::parse_ring_up(data);
     let Ok(frame) = jetstream::Frame::parse(data) else { return };
@@ -302,7 +302,7 @@ pub fn fuzz_control_dq(data: &[u8]) {
 /// DTP.
 pub fn fuzz_dtp(data: &[u8]) {
     if let Ok(packet) = dtp::Packet::parse(data) {
-        let bytes = packet.emit().expect("what was parsed fits");
+        let bytes = packet.emit().expect("a parsed value fits");
         assert_eq!(bytes, data[..bytes.len()]);
     }
 }
@@ -310,13 +310,13 @@ pub fn fuzz_dtp(data: &[u8]) {
 /// ATP.
 pub fn fuzz_atp(data: &[u8]) {
     if let Ok(segment) = atp::Segment::parse(data) {
-        let bytes = segment.emit().expect("what was parsed fits");
+        let bytes = segment.emit().expect("a parsed value fits");
         assert_eq!(bytes, data[..bytes.len()]);
         let _ = segment.is_last();
     }
 }
 
-/// Myrinet packets in flight through switches.
+/// Myrinet packets on their way through switches.
 pub fn fuzz_myrinet(data: &[u8]) {
     let mut packet = data.to_vec();
     let mut port = 3;
@@ -339,12 +339,12 @@ pub fn fuzz_token(data: &[u8]) {
     }
 }
 
-/// Ethernet, and through it whatever it carries.
+/// Ethernet, and whatever it carries.
 pub fn fuzz_ethernet(data: &[u8]) {
     let Ok(frame) = ethernet::Frame::parse(data) else { return };
     assert!(frame.header.tags.len() <= ethernet::TAGS_MAX);
     let mut bytes = Vec::new();
-    frame.header.emit(&mut bytes).expect("what was parsed fits");
+    frame.header.emit(&mut bytes).expect("a parsed value fits");
     bytes.extend(frame.payload);
     assert_eq!(ethernet::Frame::parse(&bytes), Ok(frame.clone()));
     match frame.header.ethertype {
@@ -362,7 +362,7 @@ pub fn fuzz_arp(data: &[u8]) {
     }
 }
 
-/// IPv4, with its checksum set right so that it is looked into, and what it carries.
+/// IPv4, with its checksum corrected so that it is parsed further, and what it carries.
 pub fn fuzz_ipv4(data: &[u8]) {
     let _ = ipv4::Packet::parse(data);
     let mut bytes = data.to_vec();
@@ -379,9 +379,9 @@ pub fn fuzz_ipv4(data: &[u8]) {
     let mut again = Vec::new();
     let payload_len = packet.total_len() - header_len;
     let emitted = header.emit_with_options(packet.options, payload_len, &mut again);
-    emitted.expect("what was parsed fits");
+    emitted.expect("a parsed value fits");
     again.extend(packet.payload);
-    let again = ipv4::Packet::parse_start(&again).expect("what was emitted is right");
+    let again = ipv4::Packet::parse_start(&again).expect("emitted bytes parse");
     assert_eq!(
         (again.header(), again.options, again.payload),
         (header, packet.options, packet.payload)
@@ -403,7 +403,7 @@ pub fn fuzz_ipv4(data: &[u8]) {
 pub fn fuzz_ipv6(data: &[u8]) {
     let _ = ipv6::Packet::parse(data);
     let Ok(packet) = ipv6::Packet::parse_start(data) else { return };
-    let header = packet.header.emit(packet.payload_len).expect("what was parsed fits");
+    let header = packet.header.emit(packet.payload_len).expect("a parsed value fits");
     assert_eq!(header, data[..ipv6::HEADER_LEN]);
     match packet.upper() {
         Ok(upper) if upper.protocol == protocol::TCP => fuzz_tcp(upper.payload),
@@ -418,8 +418,8 @@ pub fn fuzz_udp(data: &[u8]) {
     let Ok(datagram) = udp::Datagram::parse(data) else { return };
     let _ = datagram.is_intact(Sum::ZERO);
     let bytes = udp::emit(datagram.src, datagram.dst, datagram.payload, |_| Sum::word(7));
-    let bytes = bytes.expect("what was parsed fits");
-    let again = udp::Datagram::parse(&bytes).expect("what was emitted is right");
+    let bytes = bytes.expect("a parsed value fits");
+    let again = udp::Datagram::parse(&bytes).expect("emitted bytes parse");
     assert!(again.is_intact(Sum::word(7)));
     assert_eq!(again.payload, datagram.payload);
 }
@@ -440,14 +440,14 @@ pub fn fuzz_tcp(data: &[u8]) {
     let options: Vec<tcp::TcpOption> = segment.options().filter_map(Result::ok).collect();
     assert!(options.len() <= tcp::OPTIONS_LEN_MAX);
     if let Ok(bytes) = segment.header.emit(&options, segment.payload, |_| Sum::word(9)) {
-        let again = tcp::Segment::parse(&bytes).expect("what was emitted is right");
+        let again = tcp::Segment::parse(&bytes).expect("emitted bytes parse");
         assert!(again.is_intact(Sum::word(9)));
         assert_eq!((again.header, again.payload), (segment.header, segment.payload));
         assert!(again.options().eq(options.into_iter().map(Ok)));
     }
 }
 
-/// The checksum in all its forms.
+/// The checksum in all its variants.
 pub fn fuzz_checksum(data: &[u8]) {
     let whole = Sum::of(data);
     let mut copied = vec![0; data.len()];
@@ -463,7 +463,7 @@ pub fn fuzz_checksum(data: &[u8]) {
     }
 }
 
-/// A line of text for anything, whatever link it is said to come from: the first byte chooses.
+/// A line of text for any bytes; the first byte selects the link type.
 pub fn fuzz_print(data: &[u8]) {
     const LINKS: [LinkType; 7] = [
         LinkType::ETHERNET,
@@ -479,7 +479,7 @@ pub fn fuzz_print(data: &[u8]) {
     assert!(!text.is_empty() && text.len() < 400);
 }
 
-/// Routing tables of both forms.
+/// Routing tables of both formats.
 pub fn fuzz_routes(data: &[u8]) {
     match Routes::parse(data) {
         Ok(table) => {
@@ -490,7 +490,8 @@ pub fn fuzz_routes(data: &[u8]) {
                 Ok(table.clone())
             );
             let hops = |routes: &Routes| routes.routes.iter().map(|r| r.prefix).collect::<Vec<_>>();
-            let dumped = routes::mrt::parse(&routes::mrt::emit(&table)).expect("it was a table");
+            let dumped =
+                routes::mrt::parse(&routes::mrt::emit(&table)).expect("an emitted table parses");
             assert_eq!(hops(&dumped), hops(&table));
         }
         Err(error) => {

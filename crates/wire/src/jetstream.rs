@@ -1,4 +1,4 @@
-//! Jetstream: MAC frames that carry a whole AAL5 PDU, or any other, behind one ATM cell header.
+//! Jetstream: MAC frames that carry a complete AAL5 PDU, or any other, after one ATM cell header.
 //!
 //! ```text
 //! AAL5 frame     Jetstream header 3 | B-ISDN header 4, error control 1 | AAL5 PDU
@@ -7,13 +7,13 @@
 //! kind 4 | CRC present 1 | monitor 1 | address type 2 | DST_RID 4 | SRC_RID 4 | reserved 8
 //! ```
 //!
-//! Eight bytes precede the PDU, so that it is aligned to 32 bits. An ATM cell of 53 bytes is a B-ISDN
-//! header and a PDU of 48: a valid frame once preceded by a Jetstream header, which is all that the ATM
-//! interface unit does in one direction ([`from_atm`]). In the other it cuts the PDU into cells with the
-//! given header ([`to_atm`]); the "user" bit, always set in a frame, is then set only in the last cell.
+//! Eight bytes precede the PDU, so it is aligned to 32 bits. An ATM cell of 53 bytes is a B-ISDN header and a PDU
+//! of 48 bytes, so it is a valid frame once a Jetstream header is prepended; this is all that the ATM interface
+//! unit does in one direction ([`from_atm`]). In the other direction it splits the PDU into cells with the given
+//! header ([`to_atm`]); the "user" bit, always set in a frame, is then set only in the last cell.
 //!
-//! Source: HPL-93-37 §3.2, figures 3 to 5. The drawings are lost: the order and position of the header's
-//! bits, the kinds, and the place of the ring station in a circuit's VCI are our choice.
+//! Source: HPL-93-37 §3.2, figures 3 to 5. The drawings are lost: the order and position of the header's bits, the
+//! kinds, and the position of the ring station in a circuit's VCI are our choice.
 //!
 //! ```
 //! use lastmeter_wire::aal::aal5;
@@ -42,16 +42,16 @@ pub const OVERHEAD: usize = JETSTREAM_HEADER_LEN + BISDN_HEADER_LEN;
 pub const FRAME_LEN_MAX: usize = OVERHEAD + PDU_LEN_MAX;
 /// The largest ring identifier; 0 is the master's.
 pub const RID_MAX: u8 = 15;
-/// Bits of a VCI that a station looks up: 4 of a ring identifier and 11 that its owner gives.
+/// Bits of a VCI that a station looks up: 4 of a ring identifier and 11 that its owner assigns.
 pub const VCI_BITS: u32 = 15;
 const VCI_LOCAL_BITS: u32 = VCI_BITS - 4;
 
-/// What a frame is (our choice of numbers).
+/// The kind of a frame (our choice of numbers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A PDU.
     Data,
-    /// Gives stations their ring identifiers; a byte that counts hops follows the header.
+    /// Assigns ring identifiers to stations; a byte that counts hops follows the header.
     RingUp,
     /// The token; nothing follows the header.
     Token,
@@ -67,25 +67,25 @@ impl Kind {
     }
 }
 
-/// How a station finds out whether a frame is for it.
+/// How a station determines whether a frame is addressed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressType {
-    /// By the destination's ring identifier: management, while no circuit is open.
+    /// By the destination's ring identifier: for management, while no circuit is open.
     Rid,
-    /// By the circuit in the B-ISDN header: data.
+    /// By the circuit in the B-ISDN header: for data.
     Vc,
 }
 
-/// The three bytes before everything.
+/// The three bytes of the Jetstream header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// What follows.
+    /// The kind of frame.
     pub kind: Kind,
-    /// Ends in an AAL5 CRC.
+    /// Whether the frame ends with an AAL5 CRC.
     pub crc_present: bool,
-    /// Passed the monitor, which strips it if it comes again.
+    /// Whether it has passed the monitor, which strips it the next time.
     pub monitor: bool,
-    /// Which address counts.
+    /// Which address is used.
     pub address_type: AddressType,
     /// Destination on the ring.
     pub dst: u8,
@@ -134,8 +134,8 @@ impl Header {
         Ok([self.kind.bits() << 4 | flags, dst << 4 | src, 0])
     }
 
-    /// What a station does with a passing frame. `circuit_is_mine` looks up the lower 15 bits of
-    /// the VCI; `rid` is the station's own, or none before the ring is up, when all frames are read.
+    /// What a station does with a passing frame. `circuit_is_mine` looks up the lower 15 bits of the VCI. `rid` is
+    /// the station's own identifier, or `None` before the ring is up, when all frames are read.
     pub fn disposition(&self, rid: Option<u8>, circuit_is_mine: bool) -> Disposition {
         let Some(rid) = rid else { return Disposition { strip: false, read: true } };
         let read = match self.address_type {
@@ -144,7 +144,7 @@ impl Header {
         };
         Disposition { strip: self.src == rid, read }
     }
-    /// What the monitor does: marks a frame, or strips it if it was marked before.
+    /// The monitor's action: it marks a frame, or strips one that is already marked.
     pub fn pass_monitor(&mut self) -> bool {
         std::mem::replace(&mut self.monitor, true)
     }
@@ -153,9 +153,9 @@ impl Header {
 /// What a station does with a passing frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disposition {
-    /// Take it off the ring: it has come back to its source.
+    /// Remove it from the ring: it has returned to its source.
     pub strip: bool,
-    /// Hand a copy to the host.
+    /// Copy it to the host.
     pub read: bool,
 }
 
@@ -174,7 +174,7 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// # Errors
-    /// If the bytes are too few or too many, or are no data frame.
+    /// If there are too few or too many bytes, or they are not a data frame.
     pub fn parse(bytes: &'a [u8]) -> Result<Frame<'a>, Error> {
         let (header, rest) = Header::parse(bytes)?;
         if header.kind != Kind::Data {
@@ -193,19 +193,18 @@ impl<'a> Frame<'a> {
         let _: u32 = fit(self.pdu.len(), PDU_LEN_MAX as u64, "Jetstream PDU length")?;
         Ok([&self.header.emit()?[..], &self.bisdn, &[self.check], self.pdu].concat())
     }
-    /// What the receiving card appends to every PDU, AAL5 or not: the CRC over all of it. Over an
-    /// intact AAL5 PDU it is [`crate::crc::CRC32_RESIDUE`].
+    /// The CRC over the whole PDU, which the receiving card appends to every PDU, AAL5 or not. Over an intact AAL5
+    /// PDU it is [`crate::crc::CRC32_RESIDUE`].
     pub fn appended_crc(&self) -> u32 {
         crc32(self.pdu)
     }
 }
 
-/// A data frame on circuit `bisdn` from station `src`, whose AAL5 PDU's last four bytes the card
-/// fills with the CRC, as it does for every frame with the CRC-present bit. The "user" bit is set:
-/// a PDU is one "cell".
+/// A data frame on circuit `bisdn` from station `src`. The card writes the CRC into the last four bytes of its
+/// AAL5 PDU, as for every frame with the CRC-present bit. The "user" bit is set: a PDU is one "cell".
 ///
 /// # Errors
-/// If the PDU is no whole number of cells, or something does not fit its field.
+/// If the PDU is not a whole number of cells, or something does not fit into its field.
 pub fn emit_aal5(src: u8, bisdn: &AtmHeader, pdu: &[u8]) -> Result<Vec<u8>, Error> {
     let Some((body, _crc)) = pdu.split_last_chunk::<4>() else {
         return Err(Error::Truncated { what: "AAL5 PDU", need: PAYLOAD_LEN, have: pdu.len() });
@@ -229,7 +228,7 @@ pub fn data_header(src: u8, crc_present: bool) -> Header {
     Header { kind, crc_present, monitor: false, address_type, dst: 0, src }
 }
 
-/// From an ATM network onto the ring: a constant header before the cell.
+/// From an ATM network onto the ring: prepends a constant header to the cell.
 ///
 /// # Errors
 /// If the ring identifier has more than four bits.
@@ -237,12 +236,12 @@ pub fn from_atm(src: u8, cell: &Cell) -> Result<Vec<u8>, Error> {
     Ok([&data_header(src, false).emit()?[..], &cell.0].concat())
 }
 
-/// From the ring to an ATM network: the PDU in cells, each behind the frame's B-ISDN header. Of
-/// several cells only the last keeps the "user" bit; a single one is passed as it is.
+/// From the ring to an ATM network: the PDU in cells, each with the frame's B-ISDN header. Of several cells only
+/// the last keeps the "user" bit; a single cell is passed on unchanged.
 ///
 /// # Errors
-/// If the PDU is no whole number of cells, or holds more than one of another layer than AAL5,
-/// which would need that layer's own segmentation.
+/// If the PDU is not a whole number of cells, or is of a layer other than AAL5 and longer than one cell, so that
+/// it would need that layer's own segmentation.
 pub fn to_atm(frame: &Frame<'_>, cells: &mut Vec<Cell>) -> Result<(), Error> {
     let (chunks, rest) = frame.pdu.as_chunks::<PAYLOAD_LEN>();
     if !rest.is_empty() || chunks.is_empty() {
@@ -264,8 +263,8 @@ pub fn to_atm(frame: &Frame<'_>, cells: &mut Vec<Cell>) -> Result<(), Error> {
     Ok(())
 }
 
-/// A VCI that no other station of the ring gives out: 1 bit zero, 4 of the owner's ring identifier,
-/// 11 of its own choice (places are our choice).
+/// A VCI that no other station of the ring assigns: 1 bit zero, 4 of the owner's ring identifier, 11 of its own
+/// choice (the positions are our choice).
 ///
 /// # Errors
 /// If either has more bits.
@@ -275,12 +274,12 @@ pub fn vci(rid: u8, local: u16) -> Result<u16, Error> {
     Ok(rid << VCI_LOCAL_BITS | local)
 }
 
-/// The station that gave a VCI out.
+/// The station that assigned a VCI.
 pub fn vci_owner(vci: u16) -> u8 {
     (vci >> VCI_LOCAL_BITS) as u8 & RID_MAX
 }
 
-/// The message that gives stations their ring identifiers: three bytes of header and the count.
+/// The message that assigns ring identifiers to stations: three bytes of header and the count.
 ///
 /// # Errors
 /// If the count has more than four bits: too many stations.
@@ -292,10 +291,10 @@ pub fn emit_ring_up(hops: u8) -> Result<[u8; JETSTREAM_HEADER_LEN + 1], Error> {
     Ok([a, b, c, hops])
 }
 
-/// The count in a message of that kind.
+/// The count in such a message.
 ///
 /// # Errors
-/// If it is another kind of frame, cut short, or counts too many stations.
+/// If it is another kind of frame, truncated, or counts too many stations.
 pub fn parse_ring_up(bytes: &[u8]) -> Result<u8, Error> {
     let (header, rest) = Header::parse(bytes)?;
     let (&[hops], _) = split::<1>(rest, "RING_UP message")?;
@@ -318,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn an_atm_cell_is_a_valid_frame_and_comes_back_unchanged() {
+    fn an_atm_cell_is_a_valid_frame_and_converts_back_unchanged() {
         let cell = Cell::new(&bisdn(), Interface::Uni, &[9; 48]).unwrap();
         let bytes = from_atm(4, &cell).unwrap();
         assert_eq!(bytes.len(), 56);
@@ -329,11 +328,11 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_and_the_cells_of_its_pdu_say_the_same() {
+    fn a_frame_and_the_cells_of_its_pdu_are_equivalent() {
         let pdu = aal5::emit(&[5; 1500], 0).unwrap();
         let bytes = emit_aal5(1, &bisdn(), &pdu).unwrap();
         let frame = Frame::parse(&bytes).unwrap();
-        assert_eq!(frame.pdu, pdu, "the card computes the CRC that is there already");
+        assert_eq!(frame.pdu, pdu, "the card computes the CRC that the PDU already has");
         assert_eq!(frame.appended_crc(), CRC32_RESIDUE);
         let mut cells = Vec::new();
         to_atm(&frame, &mut cells).unwrap();
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_pdu_of_any_layer_up_to_the_longest_and_cells_of_aal5_only() {
+    fn accepts_pdus_of_any_layer_but_cells_of_aal5_only() {
         let long = vec![1; PDU_LEN_MAX + 1];
         let mut frame =
             Frame { header: data_header(1, false), bisdn: [0; 4], check: 0, pdu: &long };
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn stations_never_give_out_the_same_circuit() {
+    fn stations_never_assign_the_same_circuit() {
         let mut seen = std::collections::BTreeSet::new();
         for rid in 0..=RID_MAX {
             for local in [0, 1, 2047] {
@@ -382,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_hops_up_to_the_most_stations() {
+    fn counts_hops_up_to_the_maximum_of_stations() {
         for hops in 0..=RID_MAX {
             assert_eq!(parse_ring_up(&emit_ring_up(hops).unwrap()), Ok(hops));
         }
@@ -392,7 +391,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_header_that_parses_is_emitted_as_it_was(bytes: [u8; 3]) {
+        fn every_header_that_parses_is_emitted_unchanged(bytes: [u8; 3]) {
             if let Ok((header, _)) = Header::parse(&bytes) {
                 prop_assert_eq!(header.emit().unwrap(), bytes);
             }

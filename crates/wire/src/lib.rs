@@ -1,5 +1,5 @@
-//! Formats: bytes to values and back. No state that outlives a packet except where a standard
-//! requires it (reassembly, delineation), and then as machines that take the time as an argument.
+//! Formats: bytes to values and back. No state that outlives a packet except where a standard requires it
+//! (reassembly, delineation), and then in machines that take the time as an argument.
 //!
 //! Nothing here reads a clock, opens a file or starts a thread. Input is never trusted: a parser
 //! returns an error, it does not panic, and what it allocates is bounded by a named constant.

@@ -5,9 +5,8 @@
 //! route bytes, top bit set | type 4, top bit clear | payload | CRC-8
 //! ```
 //!
-//! A switch removes the first byte, which selects the output port. The CRC then covers one byte less, so
-//! the switch replaces it, preserving any error, so that damage on any link is still detected at the
-//! destination.
+//! A switch removes the first byte, which selects the output port. The CRC then covers one byte less, so the
+//! switch replaces it, preserving any error, so that corruption on any link is still detected at the destination.
 //!
 //! Source: ANSI/VITA 26-1998; the route byte's lower six bits are a signed distance from the port
 //! of entry.
@@ -28,16 +27,16 @@ use crate::error::{Error, split};
 const ROUTE_BIT: u8 = 0x80;
 /// A route byte's distance: six bits.
 const DELTA_MASK: u8 = 0x3f;
-/// The most route bytes that are emitted; a bound of ours, as the format has none.
+/// Most route bytes that are emitted; the format has no limit.
 pub const ROUTE_LEN_MAX: usize = 64;
-/// The longest payload that is emitted: a bound of ours, as the format has none.
+/// The longest payload that is emitted; the format has no limit.
 pub const PAYLOAD_LEN_MAX: usize = 65_536;
 const TYPE_LEN: usize = 4;
 
-/// A packet whose route is used up.
+/// A packet whose route is consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// What the payload is; below 2^31.
+    /// The type of the payload; below 2^31.
     pub packet_type: u32,
     /// The payload.
     pub payload: &'a [u8],
@@ -45,7 +44,7 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// # Errors
-    /// If it still has a route, is cut short, or its CRC is wrong.
+    /// If it still has a route, is truncated, or its CRC is wrong.
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Error> {
         let (&kind, rest) = split::<TYPE_LEN>(bytes, "Myrinet type")?;
         if kind[0] & ROUTE_BIT != 0 {
@@ -57,7 +56,7 @@ impl<'a> Packet<'a> {
         let need = TYPE_LEN + 1;
         let short = Error::Truncated { what: "Myrinet packet", need, have: bytes.len() };
         let (_, payload) = rest.split_last().ok_or(short)?;
-        // A message followed by its own CRC leaves zero.
+        // The CRC over a message followed by its own CRC is zero.
         if crc8(bytes) != 0 {
             return Err(Error::Corrupt { what: "Myrinet packet" });
         }
@@ -89,12 +88,11 @@ pub fn emit(deltas: &[i8], packet_type: u32, payload: &[u8]) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-/// What a switch of `ports` ports does with a packet that came in at `port`: takes the first route
-/// byte off, replaces the CRC, and says which port it leaves by.
+/// Passes a packet that arrived at `port` through a switch of `ports` ports: removes the first route byte,
+/// replaces the CRC, and returns the port by which it leaves.
 ///
 /// # Errors
-/// If the packet is empty, its first byte is no route byte (the switch swallows it), or there are
-/// no ports.
+/// If the packet is empty, its first byte is not a route byte (the switch discards it), or there are no ports.
 pub fn hop(packet: &mut Vec<u8>, port: u8, ports: u8) -> Result<u8, Error> {
     let [route, .., last] = packet.as_slice() else {
         return Err(Error::Truncated { what: "Myrinet packet", need: 2, have: packet.len() });
@@ -102,10 +100,10 @@ pub fn hop(packet: &mut Vec<u8>, port: u8, ports: u8) -> Result<u8, Error> {
     if route & ROUTE_BIT == 0 || ports == 0 {
         return Err(Error::Invalid { what: "Myrinet route byte", found: (*route).into() });
     }
-    // Six bits, sign extended.
+    // Six bits, sign-extended.
     let delta = i16::from(((route & DELTA_MASK) << 2).cast_signed() >> 2);
     let out = (i16::from(port) + delta).rem_euclid(i16::from(ports)) as u8;
-    // Keeps what was wrong on the way here: received and right CRC differ as before.
+    // Preserves errors on the way here: received and correct CRC differ as before.
     let wrong = crc8(&packet[..packet.len() - 1]) ^ last;
     packet.remove(0);
     let body = packet.len() - 1;
@@ -120,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_on_any_link_is_seen_at_the_end(
+        fn corruption_on_any_link_is_detected_at_the_end(
             route in proptest::collection::vec(-32i8..32, 1..8),
             payload in proptest::collection::vec(any::<u8>(), 0..64),
             at in 0usize..8, bit in 0usize..8, place: prop::sample::Index,
@@ -129,7 +127,7 @@ mod tests {
             let mut port = 0;
             for step in 0..route.len() {
                 if step == at {
-                    // Past the route, so that the packet still finds its way.
+                    // After the route, so that the packet still finds its way.
                     let from = route.len() - step;
                     let byte = from + place.index(packet.len() - from);
                     packet[byte] ^= 1 << bit;
@@ -148,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_route() {
+    fn refuses_invalid_routes() {
         assert!(emit(&[-33], 0, &[]).is_err());
         assert!(emit(&[32], 0, &[]).is_err());
         assert!(emit(&[], 1 << 31, &[]).is_err());

@@ -19,7 +19,7 @@ use crate::internet::{arp, ethernet, ipv4, ipv6, protocol, tcp, udp};
 use crate::jetstream;
 use std::fmt::Write;
 
-/// The line for a packet of a link type; at most some hundred characters.
+/// The line for a packet of a link type; at most a few hundred characters.
 pub fn line(link: LinkType, data: &[u8]) -> String {
     let mut text = String::new();
     let printed = match link {
@@ -88,7 +88,7 @@ fn ip_line(data: &[u8], text: &mut String) -> Result<(), Error> {
     upper_line(header.protocol, packet.payload, len, header.fragment_offset > 0, text)
 }
 
-/// `len` counts on the wire what `payload` may hold only the start of.
+/// `len` is the length on the wire; `payload` may be only the start.
 fn upper_line(
     number: u8,
     payload: &[u8],
@@ -169,7 +169,7 @@ mod tests {
     use crate::capture::Reader;
 
     #[test]
-    fn tells_what_the_example_capture_holds() {
+    fn prints_the_packets_of_the_example_capture() {
         let file = include_bytes!("../../../examples/captures/mixed.pcapng");
         let lines: Vec<String> = Reader::open(&file[..])
             .unwrap()
@@ -177,7 +177,7 @@ mod tests {
             .collect();
         let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
         assert_eq!((count(" TCP "), count(" UDP "), count(" ICMP ")), (715, 125, 15));
-        assert_eq!(count("needed") + count("allowed"), 0, "nothing is broken");
+        assert_eq!(count("needed") + count("allowed"), 0, "no packet is malformed");
         let first = &lines[0];
         assert!(first.starts_with("10.77.0.1 > 10.77.0.2 TCP 34714 > 5201 SYN seq "), "{first}");
         assert!(first.ends_with(" len 0"), "{first}");

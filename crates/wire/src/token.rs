@@ -1,11 +1,11 @@
-//! Tokens of the FDDI kind: six symbols of five bits, between frames.
+//! FDDI tokens: six symbols of five bits, between frames.
 //!
 //! ```text
 //! J K | frame control, two data symbols | T T        thirty bits, then two of zero to the byte
 //! ```
 //!
-//! Source: ISO 9314-2 §3.3.2 (token) and §7.3 (frame control); ISO 9314-1 table 1 (symbols). The two
-//! bits of padding are our choice: a line has none.
+//! Source: ISO 9314-2 §3.3.2 (token) and §7.3 (frame control); ISO 9314-1 table 1 (symbols). The two bits of
+//! padding are our choice: the line has none.
 //!
 //! ```
 //! use lastmeter_wire::token::Token;
@@ -27,12 +27,12 @@ const T: u8 = 0b01101;
 const SYMBOLS: u32 = 6;
 const SYMBOL_BITS: u32 = 5;
 const PADDING_BITS: u32 = 32 - SYMBOLS * SYMBOL_BITS;
-/// Frame control of a token that any station may take.
+/// Frame control of an unrestricted token, which any station may use.
 const CONTROL_FREE: u8 = 0x80;
-/// Frame control of a token for one dialogue.
+/// Frame control of a restricted token, for one dialogue.
 const CONTROL_RESTRICTED: u8 = 0xc0;
 
-/// The right to send.
+/// A token: the right to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
     /// Only the stations of one dialogue may send asynchronous frames.
@@ -40,7 +40,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// As symbols, first bit first.
+    /// The symbols, first bit first.
     pub fn emit(self) -> [u8; 4] {
         let control = if self.restricted { CONTROL_RESTRICTED } else { CONTROL_FREE };
         let (high, low) = (DATA[usize::from(control >> 4)], DATA[usize::from(control & 0xf)]);

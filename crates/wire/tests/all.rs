@@ -1,4 +1,4 @@
-//! Formats against their standards and other programs.
+//! Formats compared with their standards and with other programs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Cells: round trips, VuNet's rewriting, delineation of shifted and damaged streams.
+//! Cells: round trips, VuNet's rewriting, delineation of shifted and corrupted streams.
 
 use lastmeter_wire::atm::delineation::{Delineator, Options, Slide, State};
 use lastmeter_wire::atm::vunet::VunetCell;
@@ -11,7 +11,7 @@ fn payload() -> impl Strategy<Value = [u8; 48]> {
 
 proptest! {
     #[test]
-    fn every_header_survives_parsing_and_emitting(bytes: [u8; 4]) {
+    fn every_header_round_trips(bytes: [u8; 4]) {
         for at in [Interface::Uni, Interface::Nni] {
             prop_assert_eq!(Header::parse(bytes, at).emit(at).unwrap(), bytes);
         }
@@ -33,13 +33,13 @@ proptest! {
         let before = moved;
         moved.rewrite_vci(vci);
         prop_assert_eq!(moved.vci(), vci);
-        prop_assert_eq!(&moved.0[4..], &before.0[4..], "error control and payload stay");
+        prop_assert_eq!(&moved.0[4..], &before.0[4..], "error control and payload are unchanged");
         prop_assert!(moved.to_atm_checked().is_intact());
     }
 }
 
 #[test]
-fn delineates_a_shifted_stream_and_loses_step_after_alpha_wrong_headers() {
+fn delineates_a_shifted_stream_and_loses_sync_after_alpha_wrong_headers() {
     let payload = [0x6a; 48];
     for shift in 0..8u32 {
         let mut delineator = Delineator::new(Options { slide: Slide::Bit, ..Options::I_432 });
@@ -70,7 +70,7 @@ fn delineates_a_shifted_stream_and_loses_step_after_alpha_wrong_headers() {
 }
 
 #[test]
-fn tells_the_kinds_of_cells_apart() {
+fn distinguishes_the_kinds_of_cells() {
     let cell = |vpi, vci, payload_type, clp| {
         let header = Header { gfc: 0, circuit: Circuit { vpi, vci }, payload_type, clp };
         Cell::new(&header, Interface::Uni, &[0; 48]).unwrap().kind(Interface::Uni)

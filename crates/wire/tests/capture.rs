@@ -1,4 +1,4 @@
-//! Captures: the example file, both byte orders, both resolutions, and every way to break a file.
+//! Captures: the example file, both byte orders, both resolutions, and all kinds of malformed files.
 
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_wire::capture::{
@@ -117,7 +117,7 @@ fn keeps_the_clock_of_every_interface() {
         assert_eq!(records[2].data, b"2^-10 s");
         assert_eq!(records[3].len_on_wire, Bytes(64));
         assert_eq!(reader.interfaces()[1].link_type, LinkType::JETSTREAM);
-        assert_eq!(reader.backwards, 1, "one record is stamped before the first");
+        assert_eq!(reader.backwards, 1, "one record has an earlier timestamp than the first");
     }
 }
 
@@ -137,7 +137,7 @@ fn numbers_interfaces_over_all_sections() {
 }
 
 #[test]
-fn says_where_a_file_ends_too_early() {
+fn an_error_says_where_a_file_ends_too_early() {
     for len in 1..MIXED.len().min(3000) {
         let records = match Reader::open(&MIXED[..len]) {
             Ok(reader) => reader.filter(Result::is_ok).count() as u64,
@@ -157,7 +157,7 @@ fn says_where_a_file_ends_too_early() {
 }
 
 #[test]
-fn refuses_what_is_too_long_before_it_allocates() {
+fn refuses_items_that_are_too_long_before_allocating() {
     let long = RECORD_LEN_MAX as u32 + 1;
     let mut pcap = words(false, &[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 65_535, 1]);
     pcap.extend(words(false, &[0, 0, long, long]));
@@ -177,7 +177,7 @@ fn refuses_what_is_too_long_before_it_allocates() {
 }
 
 #[test]
-fn names_the_fault_of_a_broken_block() {
+fn an_error_names_the_fault_of_a_malformed_block() {
     let head = [section(false), interface(false, 1, None)].concat();
     let broken = |tail: Vec<u8>| {
         let file = [head.clone(), packet(false, 0, 1, 1, b"x"), tail].concat();
@@ -205,7 +205,7 @@ fn names_the_fault_of_a_broken_block() {
 }
 
 #[test]
-fn refuses_what_is_no_capture() {
+fn refuses_files_that_are_not_captures() {
     let error = Reader::open(&b"GIF89a"[..]).unwrap_err();
     assert!(matches!(error, CaptureError::NotACapture { magic } if &magic == b"GIF8"));
     assert!(matches!(Reader::open(&b""[..]), Err(CaptureError::Truncated { .. })));
@@ -214,7 +214,7 @@ fn refuses_what_is_no_capture() {
 
 #[test]
 fn reads_a_long_capture_in_bounded_memory() {
-    /// A capture of `left` packets that is made while it is read.
+    /// A capture of `left` packets that is generated while it is read.
     struct Endless {
         pending: Vec<u8>,
         at: usize,

@@ -1,4 +1,4 @@
-//! The Internet's formats against a real capture, and as properties.
+//! Internet formats, tested with a real capture and as properties.
 
 use lastmeter_wire::capture::Reader;
 use lastmeter_wire::internet::checksum::Sum;
@@ -64,10 +64,10 @@ fn reads_every_packet_of_the_example_capture_as_tshark_does() {
         let mut again = Vec::new();
         let payload_len = packet.total_len() - 20;
         header.emit(payload_len, &mut again).unwrap();
-        assert_eq!(again, frame.payload[..20], "emitted as Linux does");
+        assert_eq!(again, frame.payload[..20], "emitted as by Linux");
     }
     assert_eq!((tcp_count, udp_count, icmp_count, v6_count), (715, 125, 6, 9));
-    // Nine connections; of all segments only 26 resets carry no timestamps.
+    // Nine connections; of all segments, only 26 resets have no timestamps.
     assert_eq!((syns, with_timestamps), (18, 689));
     assert!(whole > 200);
 }
@@ -105,7 +105,7 @@ proptest! {
         prop_assert_eq!(packet.payload, &data);
         prop_assert!(packet.options.starts_with(&options));
         prop_assert_eq!(packet.is_fragment(), more_fragments || offset > 0);
-        // What a capture cut short is refused as a whole and read as a start.
+        // A truncated packet is refused as a whole and can be parsed as a start.
         let short = &bytes[..bytes.len() - data.len().min(1)];
         prop_assert_eq!(ipv4::Packet::parse(short).is_ok(), data.is_empty());
         prop_assert!(ipv4::Packet::parse_start(short).is_ok());
@@ -163,7 +163,7 @@ proptest! {
 }
 
 #[test]
-fn reads_at_most_so_many_vlan_tags() {
+fn parses_a_limited_number_of_vlan_tags() {
     let header = |tags| ethernet::Header { dst: [1; 6], src: [2; 6], tags, ethertype: 0x0800 };
     for count in 0..=ethernet::TAGS_MAX {
         let mut bytes = Vec::new();
@@ -177,7 +177,7 @@ fn reads_at_most_so_many_vlan_tags() {
 }
 
 #[test]
-fn passes_over_extension_headers_up_to_a_limit() {
+fn skips_extension_headers_up_to_a_limit() {
     let packet = |count: usize| {
         let mut chain: Vec<u8> = Vec::new();
         for at in 0..count {

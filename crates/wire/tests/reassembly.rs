@@ -1,4 +1,4 @@
-//! AAL5 and AAL3/4 reassembly under loss, repetition, reordering and corruption.
+//! AAL5 and AAL3/4 reassembly under loss, duplication, reordering and corruption.
 
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 use lastmeter_wire::aal::aal5::{self, Segmenter};
@@ -28,7 +28,7 @@ fn default() -> Options {
     Options::default_at(Interface::Uni)
 }
 
-/// Damages a stream of cells: each cell may be lost, repeated, moved or have a bit flipped.
+/// Damages a stream of cells: each cell may be lost, duplicated, moved or have a bit flipped.
 fn damage(random: &mut Stream, rates: [f64; 4], cells: Vec<Cell>) -> Vec<Cell> {
     let [lose, repeat, reorder, corrupt] = rates;
     let mut out: Vec<Cell> = Vec::new();
@@ -58,7 +58,7 @@ fn never_delivers_a_wrong_pdu_and_counts_every_cell_over_10_000_runs() {
     let mut total = Counts::default();
     for run in 0..10_000u64 {
         let mut random = Stream::new(run, "damage");
-        // All sixteen combinations of the four kinds of damage come up.
+        // All sixteen combinations of the four kinds of damage occur.
         let rates = [0, 1, 2, 3].map(|kind| if run >> kind & 1 == 1 { 0.03 } else { 0.0 });
         let mut sent = BTreeSet::new();
         let mut queues: Vec<Vec<Cell>> = Vec::new();
@@ -112,12 +112,12 @@ fn never_delivers_a_wrong_pdu_and_counts_every_cell_over_10_000_runs() {
         }
     }
     for reason in [Reason::Check, Reason::Length, Reason::Timeout, Reason::Header] {
-        assert!(total.lost(reason).cells > 1000, "{reason:?} was hardly met");
+        assert!(total.lost(reason).cells > 1000, "{reason:?} was too rare");
     }
 }
 
 #[test]
-fn notices_every_lost_repeated_or_merged_cell() {
+fn detects_every_lost_duplicated_or_merged_cell() {
     let first: Vec<u8> = (0..200).collect();
     let second: Vec<u8> = (0..150).rev().collect();
     let cells = [cells_of(32, &first), cells_of(32, &second)].concat();
@@ -137,7 +137,7 @@ fn notices_every_lost_repeated_or_merged_cell() {
             // A lost last cell merges two PDUs and loses both.
             let merged = line.len() < cells.len() && at == end - 1;
             let open = line.len() < cells.len() && at == cells.len() - 1;
-            // A repeated last cell is a PDU of its own, and an invalid one.
+            // A duplicated last cell is a PDU of its own, and an invalid one.
             let ends = at == end - 1 || at == cells.len() - 1;
             let alone = line.len() > cells.len() && ends;
             let wanted = 1 + u64::from(alone) - u64::from(merged);
@@ -151,7 +151,7 @@ fn notices_every_lost_repeated_or_merged_cell() {
 }
 
 #[test]
-fn gives_up_a_pdu_whose_end_does_not_come() {
+fn times_out_a_pdu_whose_end_does_not_arrive() {
     let mut reassembler = reassembler(3, default());
     let second = Time::START + Duration::from_secs(1);
     for (at, vci) in [(0, 33), (10, 32), (20, 34)] {
@@ -161,7 +161,7 @@ fn gives_up_a_pdu_whose_end_does_not_come() {
     assert_eq!(reassembler.deadline(), Some(second));
     assert_eq!(reassembler.expire(second), 1);
     assert_eq!(reassembler.deadline(), Some(second + Duration::from_ms(10)));
-    // Completing the middle one takes it out of the list.
+    // Completing the middle one removes it from the list.
     cells_of(32, &[0; 100])[1..].iter().for_each(|cell| {
         reassembler.receive(second, cell);
     });
@@ -210,7 +210,7 @@ fn counts_cells_that_belong_to_no_pdu() {
 }
 
 #[test]
-fn refuses_to_open_what_is_open_or_too_much() {
+fn refuses_to_open_a_circuit_twice_or_too_many() {
     let mut reassembler = Reassembler::new(Options { circuits_max: 2, ..default() });
     reassembler.open(circuit(1), CircuitOptions::AAL5).unwrap();
     assert!(reassembler.open(circuit(1), CircuitOptions::AAL5).is_err());
@@ -222,7 +222,7 @@ fn refuses_to_open_what_is_open_or_too_much() {
 }
 
 #[test]
-fn hands_faulty_pdus_to_those_who_ask() {
+fn delivers_damaged_pdus_on_request() {
     let mut reassembler = Reassembler::new(default());
     let options = CircuitOptions { deliver_faulty: true, ..CircuitOptions::AAL5 };
     reassembler.open(circuit(32), options).unwrap();
@@ -260,9 +260,9 @@ fn holds_65_536_open_circuits_within_its_bound() {
         assert!(reassembler.memory() <= bound);
     }
     let counts = reassembler.counts();
-    assert!(counts.lost(Reason::Memory).pdus > 0, "8 MiB do not hold all of them");
+    assert!(counts.lost(Reason::Memory).pdus > 0, "8 MiB is not enough for all of them");
     assert!(counts.balances());
-    // Memory comes back: a PDU passes once others have run out of time.
+    // Memory is released: a PDU passes once others have timed out.
     reassembler.expire(Time::MAX);
     let vacant = (0..=u16::MAX).rev().find(|vci| vci % 200 == 0).unwrap();
     let delivered = segment(vacant)
@@ -276,7 +276,7 @@ fn holds_65_536_open_circuits_within_its_bound() {
 }
 
 #[test]
-fn reassembles_the_vidboards_layer_by_its_sum() {
+fn reassembles_the_vidboards_layer_by_its_checksum() {
     let mut reassembler = Reassembler::new(default());
     reassembler.open(circuit(32), CircuitOptions::VIDBOARD).unwrap();
     let segmenter = Segmenter::new(&Header::data(circuit(32)), Interface::Uni).unwrap();

@@ -1,5 +1,5 @@
-//! What tshark makes of captures that we write: ATM, AAL5, LLC/SNAP, IP, TCP, and through the
-//! dissector script Jetstream and VuNet. Skipped aloud where tshark is not installed.
+//! How tshark decodes captures that we write: ATM, AAL5, LLC/SNAP, IP, TCP, and, with the dissector script,
+//! Jetstream and VuNet. Skipped with a message if tshark is not installed.
 
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
@@ -45,8 +45,8 @@ fn in_llc(packet: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Writes `records` of one link type and returns what tshark prints of `fields`, a line a record,
-/// after a column that names anything that it complains of.
+/// Writes `records` of one link type and returns tshark's values of `fields`, one line per record, after a column
+/// with anything that it complains about.
 fn decode(
     link: LinkType,
     records: &[Vec<u8>],
@@ -120,13 +120,13 @@ fn tshark_decodes_whole_pdus_and_agrees_with_their_crc() {
     let fields = ["atm.vpi", "atm.vci", "atm.aal", "ip.dst", "tcp.len"];
     let options = ["-o", "erf.aal5_type:LLC multiplexed"];
     if let Some(text) = decode(LinkType::ERF, std::slice::from_ref(&good), &options, &fields) {
-        // 4 is its number for AAL5.
+        // 4 is tshark's number for AAL5.
         assert_eq!(text, "1 100 4 10.77.0.2 64");
     }
     pdu[50] ^= 1;
     let bad = emit_erf_aal5(Time::START, header, &pdu).unwrap();
     if let Some(text) = decode(LinkType::ERF, &[bad], &options, &["atm.vci"]) {
-        assert_ne!(text, "100", "tshark checks the CRC, or the good one proves nothing");
+        assert_ne!(text, "100", "tshark checks the CRC; otherwise the correct one proves nothing");
     }
 }
 

@@ -2,9 +2,9 @@
 --
 --   wireshark -X lua_script:lastmeter.lua capture.pcapng
 --
--- Layout and names as in lastmeter_wire::jetstream and lastmeter_wire::atm::vunet. Header error
--- control and the length of an AAL5 PDU are checked, its CRC is shown only. What the PDU carries is
--- handed to the LLC dissector where it starts with AA AA 03.
+-- Layout and names as in lastmeter_wire::jetstream and lastmeter_wire::atm::vunet. Header error control and the
+-- length of an AAL5 PDU are checked; its CRC is only shown. The contents of the PDU are passed to the LLC
+-- dissector if they start with AA AA 03.
 
 local jetstream = Proto("jetstream", "Jetstream MAC frame")
 local vunet = Proto("vunet", "VuNet cell")
@@ -36,11 +36,11 @@ local bad_hec = ProtoExpert.new("jetstream.hec.bad", "Header error control is wr
   expert.group.CHECKSUM, expert.severity.ERROR)
 local bad_length = ProtoExpert.new("jetstream.aal5.length.bad", "AAL5 length does not fit the PDU",
   expert.group.MALFORMED, expert.severity.ERROR)
-local cut_short = ProtoExpert.new("jetstream.short", "Frame is cut short",
+local cut_short = ProtoExpert.new("jetstream.short", "Frame is truncated",
   expert.group.MALFORMED, expert.severity.ERROR)
 jetstream.experts = { bad_hec, bad_length, cut_short }
 
--- Wireshark 4 brings Lua 5.2 (bit32) up to 5.4 (operators); its own bit library is in all of them.
+-- Wireshark 4 has Lua 5.2 (bit32) to 5.4 (operators); its own bit library is available in all of them.
 local band, bxor, lshift, rshift = bit.band, bit.bxor, bit.lshift, bit.rshift
 
 local function hec_of(range)
@@ -129,7 +129,7 @@ local v = {
   vpi = ProtoField.uint16("vunet.vpi", "VPI", base.DEC),
   vci = ProtoField.uint16("vunet.vci", "VCI", base.DEC),
   pt = ProtoField.uint8("vunet.pt", "Payload type", base.DEC),
-  hec = ProtoField.uint8("vunet.hec", "Header error control, if computed ahead", base.HEX),
+  hec = ProtoField.uint8("vunet.hec", "Header error control, if computed in advance", base.HEX),
   payload = ProtoField.bytes("vunet.payload", "Payload"),
 }
 vunet.fields = v

@@ -6,34 +6,35 @@
 //!                                        one bus: the two do not overlap
 //! ```
 //!
-//! A pipeline of depth 1 has one message in flight at a time; at depth 2 the host sends the next
-//! before the last is done. The constants are Table 5.1 and are in `profiles/devices/cim.toml`.
+//! With a pipeline depth of 1, one message is in flight at a time; at depth 2 the host sends the next message
+//! before
+//! the last is done. The constants are those of Table 5.1 and are in `profiles/devices/cim.toml`.
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
 //! of Michigan, 1997, §5.1.3 and §5.2.2, Eqs 5.1 to 5.6 and Table 5.1.
 //!
-//! Limits, of the equations and not of this code: they estimate means of homogeneous traffic on an
-//! idle host. Eqs 5.5 and 5.6 ignore the limited population, though at depth 2 no message can take
-//! less than half of its own time alone (Eq 5.2): both go below that, Eq 5.5 for small messages.
+//! Limits of the equations, not of this code: they estimate means for homogeneous traffic on an idle host. Eqs 5.5
+//! and 5.6 ignore the limit on messages in flight, although at depth 2 the mean time per message cannot be less
+//! than half the time of one message alone (Eq 5.2). Both go below that, Eq 5.5 for small messages.
 
 use lastmeter_base::{Bytes, Duration, PerByte};
 
-/// The constants of such an adapter.
+/// Constants of such an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cim {
-    /// `M_overhead`: fixed cost per message, of host and interface together.
+    /// `M_overhead`: fixed cost per message, host and interface together.
     pub message_overhead: Duration,
-    /// `D_segsize`: what one DMA transfer moves.
+    /// `D_segsize`: bytes per DMA transfer.
     pub segment: Bytes,
     /// `D_overhead`: DMA overhead per segment.
     pub segment_overhead: Duration,
-    /// `S_small`: up to here, a byte costs `per_byte_small`.
+    /// `S_small`: up to this length, a byte costs `per_byte_small`.
     pub small: Bytes,
     /// `D_byte^small`: DMA time per byte up to `small`.
     pub per_byte_small: PerByte,
     /// `D_byte^large`: DMA time per byte beyond `small`.
     pub per_byte_large: PerByte,
-    /// `F_framesize`: what one Fibre Channel frame carries.
+    /// `F_framesize`: payload of one Fibre Channel frame.
     pub frame: Bytes,
     /// `F_overhead`: Fibre Channel overhead per message.
     pub transmit_overhead: Duration,
@@ -41,17 +42,17 @@ pub struct Cim {
     pub frame_delay: Duration,
 }
 
-/// The share of `F_overhead` that other operations may overlap. §5.1.3.2 chose it "from empirical
-/// observations", so that the emulated adapter agrees with the real one; more makes Eq 5.5 faster.
+/// The share of `F_overhead` that other operations may overlap. §5.1.3.2 chose it "from empirical observations" to
+/// make the emulated adapter agree with the real one; a larger share makes Eq 5.5 faster.
 const OVERLAP: (u64, u64) = (1, 3);
 
 impl Cim {
-    /// Eq 5.1, `T_FC`: the Fibre Channel phase of a message of `len`.
+    /// Eq 5.1, `T_FC`: duration of the Fibre Channel phase of a message of `len`.
     pub fn transmit_time(&self, len: Bytes) -> Duration {
         self.transmit_overhead + self.frames_time(len)
     }
 
-    /// Eq 5.3, `T_DMA`: the DMA phase of a message of `len`.
+    /// Eq 5.3, `T_DMA`: duration of the DMA phase of a message of `len`.
     pub fn dma_time(&self, len: Bytes) -> Duration {
         let segments = self.segment_overhead * len.0.div_ceil(self.segment.0);
         if len < self.small {
@@ -83,9 +84,10 @@ impl Cim {
         self.dma_time(len).max(self.transmit_time(len))
     }
 
-    /// The least mean time at depth 2, whatever overlaps: two messages share one round of Eq 5.2.
+    /// Lower bound on the mean time at depth 2, whatever overlaps: two messages per duration of Eq 5.2.
     ///
-    /// Not in the document; without it Eqs 5.5 and 5.6 predict more than two messages can achieve.
+    /// Not in the document; without this bound, Eqs 5.5 and 5.6 predict more than two messages in flight can
+    /// achieve.
     pub fn time_least_of_two(&self, len: Bytes) -> Duration {
         self.time_alone(len).scale_ceil(1, 2)
     }
@@ -95,7 +97,7 @@ impl Cim {
     }
 }
 
-/// Table 5.1, as the profile has it.
+/// Table 5.1, read from the profile.
 #[cfg(test)]
 pub(crate) fn table_5_1() -> Cim {
     const FILE: &str = include_str!("../../../../profiles/devices/cim.toml");
@@ -112,12 +114,12 @@ pub(crate) fn table_5_1() -> Cim {
     }
 }
 
-/// The value of a key in the text of a profile.
+/// The value of a key in a profile's text.
 #[cfg(test)]
 pub(crate) fn constant<T: lastmeter_base::text::Quantity>(file: &str, name: &str) -> T {
     let value = file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = \""));
-    let written = value.and_then(|rest| rest.split('"').next()).expect("the file has it");
-    T::parse(written).expect("with its unit")
+    let written = value.and_then(|rest| rest.split('"').next()).expect("the profile has this key");
+    T::parse(written).expect("a value with its unit")
 }
 
 #[cfg(test)]
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn e_64_eq_5_1_counts_every_begun_frame() {
+    fn e_64_eq_5_1_counts_partial_frames_as_whole() {
         // 1350 + 1, 1, 2, 2, 32 frames x 79.75 us.
         let by_hand = [
             (1, 1_429_750),
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn e_65_eq_5_2_is_the_sum_of_the_three() {
+    fn e_65_eq_5_2_is_the_sum_of_the_three_phases() {
         // 1280 + 1748.48 + 1509.5.
         check(Cim::time_alone, &[(4096, 4_537_980)]);
     }
@@ -180,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn two_messages_cannot_be_done_in_less_than_half_a_round_each() {
-        // (1280 + 1748.48 + 1509.5) / 2: more than Eq 5.6 has for the same message.
+    fn two_messages_in_flight_take_at_least_half_a_round_each() {
+        // (1280 + 1748.48 + 1509.5) / 2: more than Eq 5.6 gives for the same message.
         check(Cim::time_least_of_two, &[(4096, 2_268_990)]);
     }
 }

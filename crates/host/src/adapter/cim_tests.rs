@@ -1,4 +1,4 @@
-//! E-65, E-75: the CIM as a machine of three stages, beside the equations for it.
+//! E-65, E-75: the CIM as a machine with three stages, compared with its equations.
 
 use super::cim::table_5_1;
 use crate::machine::{Full, Machine, Next, Output, ResourceOptions, Stage};
@@ -7,7 +7,7 @@ use lastmeter_base::{Bytes, Cost, Duration, Packet, PerByte, StageId, Time};
 use lastmeter_engine::{PortId, ResourceId};
 use lastmeter_net::queue::DropTail;
 
-/// The transmit path, each phase on a resource of its own: two memory banks, if they overlap.
+/// The transmit path, each phase on its own resource: two memory banks, if phases overlap.
 fn transmit_path(len: Bytes) -> Machine {
     let options = Options {
         units: 1,
@@ -37,7 +37,7 @@ fn transmit_path(len: Bytes) -> Machine {
     Machine::new(&resources, phases.into_iter().enumerate().map(stage).collect(), vec![0])
 }
 
-/// Keeps `depth` messages on their way until `messages` are done; when each was done.
+/// Keeps `depth` messages in flight until `messages` are done; returns when each was done.
 fn pipeline(len: Bytes, depth: usize, messages: usize) -> Vec<Time> {
     let mut machine = transmit_path(len);
     (0..depth).for_each(|_| machine.arrive(Time::START, PortId(0), Packet::new(len)));
@@ -58,7 +58,7 @@ fn pipeline(len: Bytes, depth: usize, messages: usize) -> Vec<Time> {
 const SIZES: [u64; 7] = [44, 1024, 2048, 4096, 8192, 16_384, 65_536];
 
 #[test]
-fn e_65_one_message_at_a_time_takes_exactly_eq_5_2() {
+fn e_65_one_message_at_a_time_takes_exactly_the_time_of_eq_5_2() {
     for len in SIZES.map(Bytes) {
         let each = table_5_1().time_alone(len);
         let by_equation: Vec<Time> = (1..=20).map(|n| Time::START + each * n).collect();
@@ -67,8 +67,8 @@ fn e_65_one_message_at_a_time_takes_exactly_eq_5_2() {
 }
 
 #[test]
-fn e_75_two_messages_take_eq_5_6_only_where_two_are_enough_to_keep_a_phase_busy() {
-    // Inconsistency 15: at 4 KB Eq 5.6 says 1748.48 us, but two messages give 2268.99 us each.
+fn e_75_two_messages_follow_eq_5_6_only_if_two_keep_a_phase_busy() {
+    // Inconsistency 15: at 4 KB Eq 5.6 says 1748.48 us, but two messages in flight take 2268.99 us each.
     assert_eq!(table_5_1().time_two_banks(Bytes(4096)), Duration::from_ns(1_748_480));
     let steady = |len, depth| {
         let done = pipeline(len, depth, 402);
@@ -78,7 +78,7 @@ fn e_75_two_messages_take_eq_5_6_only_where_two_are_enough_to_keep_a_phase_busy(
     for len in SIZES.map(Bytes) {
         let by_equation = table_5_1().time_two_banks(len).max(table_5_1().time_least_of_two(len));
         assert_eq!(steady(len, 2), by_equation, "{len} at depth 2");
-        // With a message for each phase, the slowest phase is never idle.
+        // With one message per phase, the slowest phase is never idle.
         let slowest = table_5_1().time_two_banks(len).max(table_5_1().message_overhead);
         assert_eq!(steady(len, 3), slowest, "{len} at depth 3");
     }

@@ -6,8 +6,8 @@
 //!          commands            DMA or PIO            buffers
 //! ```
 //!
-//! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
-//! of Michigan, 1997, §4.2, Fig 4.1 and Table 4.1; descriptor rings and doorbells are of today.
+//! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University of Michigan,
+//! 1997, §4.2, Fig 4.1 and Table 4.1. Descriptor rings and doorbells are modern additions.
 
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 
@@ -20,11 +20,11 @@ pub struct Description {
     pub source: String,
     /// How host and adapter communicate.
     pub host: HostInterface,
-    /// How data cross the bus.
+    /// How data crosses the bus.
     pub transfer: Transfer,
-    /// How packets wait on it.
+    /// How packets are queued on the adapter.
     pub queueing: Queueing,
-    /// Where packets wait.
+    /// Where packets are buffered.
     pub buffers: Buffers,
     /// Access to the network.
     pub network: Network,
@@ -33,28 +33,27 @@ pub struct Description {
 /// How host and adapter communicate (§4.2.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostInterface {
-    /// What carries commands.
+    /// What carries the commands.
     pub kind: InterfaceKind,
-    /// How many mailboxes, pairs of FIFOs or rings.
+    /// Number of mailboxes, pairs of FIFOs, or rings.
     pub queues: u64,
-    /// How the host learns of a response.
+    /// How the host learns of responses.
     pub synchronisation: Synchronisation,
-    /// Whether commands say what service a packet wants.
+    /// Whether commands carry a packet's class and due date.
     pub qos: bool,
     /// Whether a transaction begins with an exchange of identifiers (`write`, `write ack`).
     pub handshake: bool,
-    /// Whether the adapter acknowledges the transfer as well as the message (`address ack`).
+    /// Whether the adapter acknowledges the transfer separately from the message (`address ack`).
     pub transfer_ack: bool,
-    /// What a message costs the host and this interface together.
+    /// Fixed cost per message, host and host interface together.
     pub per_message: Duration,
-    /// The saving without handshake and transfer acknowledgement.
+    /// Saving per message without handshake and transfer acknowledgement.
     pub saved_when_simple: Duration,
-    /// Host cost per byte of gathering headers and data into one buffer, if headers have no
-    /// buffers of their own.
+    /// Host cost per byte of gathering headers and data into one buffer, if headers have no buffers of their own.
     pub gather_per_byte: PerByte,
     /// Length of a descriptor.
     pub descriptor: Bytes,
-    /// Packets per doorbell; and descriptors fetched, and written back, at once.
+    /// Batch sizes of doorbells and descriptors.
     pub batch: Batch,
     /// Packets per interrupt.
     pub coalescing: u64,
@@ -63,165 +62,165 @@ pub struct HostInterface {
 /// Batch sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Packets per doorbell, and per read of the ring's head.
+    /// Packets per doorbell, and per read of the ring's head pointer.
     pub doorbell: u64,
-    /// Descriptors fetched at once.
+    /// Descriptors per fetch.
     pub fetch: u64,
-    /// Descriptors written back at once.
+    /// Descriptors per write-back.
     pub write_back: u64,
 }
 
-/// What carries commands.
+/// What carries the commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceKind {
-    /// A place for one command each way.
+    /// One slot for a command in each direction.
     Mailbox,
     /// Queues of commands and responses.
     Fifo,
-    /// Rings of descriptors in the host's memory, with doorbells.
+    /// Rings of descriptors in host memory, with doorbells.
     Rings,
 }
 
-/// How one side learns of the other.
+/// How one side is notified by the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synchronisation {
-    /// It is interrupted.
+    /// By interrupts.
     Interrupt,
-    /// It polls.
+    /// By polling.
     Poll,
-    /// It is interrupted, then polls.
+    /// By an interrupt, then by polling.
     Mixed,
 }
 
-/// How data cross the bus (§4.2.2).
+/// How data crosses the bus (§4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transfer {
-    /// Who moves them.
+    /// What moves the data.
     pub mode: TransferMode,
-    /// With [`TransferMode::Hybrid`]: largest transfer by the processor.
+    /// With [`TransferMode::Hybrid`]: the largest transfer made by the processor.
     pub pio_max: Bytes,
-    /// What a byte costs the processor.
+    /// Processor time per byte of programmed I/O.
     pub pio_per_byte: PerByte,
-    /// What a transfer costs before its first byte.
+    /// Set-up cost of a transfer.
     pub setup: Duration,
-    /// What one DMA transfer moves.
+    /// Block size of a DMA transfer.
     pub block: Bytes,
-    /// What each begun block costs.
+    /// Cost per block or part of a block.
     pub per_block: Duration,
-    /// Up to here a byte costs `per_byte_small`.
+    /// Up to this length, a byte costs `per_byte_small`.
     pub small: Bytes,
-    /// What a byte costs up to `small`.
+    /// Cost per byte up to `small`.
     pub per_byte_small: PerByte,
-    /// What a byte costs beyond.
+    /// Cost per byte beyond `small`.
     pub per_byte: PerByte,
-    /// Whether the network's side pre-empts it at the memory.
+    /// Whether the network phase pre-empts the transfer at the memory.
     pub preemptible: bool,
     /// Whether the transfer of a more urgent packet interrupts that of a less urgent one.
     pub urgent_first: bool,
-    /// The bus, where it is PCI Express.
+    /// The bus, if it is PCI Express.
     pub pcie: Option<super::pcie::Link>,
 }
 
-/// Who moves data.
+/// What moves the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferMode {
-    /// The adapter.
+    /// The adapter, by DMA.
     Dma,
-    /// The processor.
+    /// The processor, by programmed I/O.
     Pio,
-    /// The processor for short ones, the adapter for the rest.
+    /// The processor for short transfers, the adapter for longer ones.
     Hybrid,
 }
 
-/// How packets wait (§4.2.2).
+/// How packets are queued (§4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queueing {
-    /// Stages of the adapter that work at once: with 3 interface, transfer and network; with 2 the
-    /// network beside the others; with 1 one after the other.
+    /// How many of the adapter's stages work concurrently. 3: interface, transfer and network; 2: the network
+    /// concurrently with the other two; 1: one after another.
     pub stages: u64,
-    /// Queues of each stage.
+    /// Queues per stage.
     pub queues: u64,
-    /// Who goes next.
+    /// The scheduling discipline.
     pub discipline: Discipline,
-    /// Who goes next at the network, where that is another.
+    /// The discipline at the network, if it differs.
     pub at_network: Option<Discipline>,
     /// Messages in flight at once.
     pub depth: u64,
 }
 
-/// Who goes next.
+/// Scheduling discipline: which message goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// Who came first.
+    /// First come, first served.
     Fifo,
-    /// The higher class.
+    /// The highest class first.
     Priority,
-    /// The earliest due date.
+    /// The earliest due date first.
     Edd,
 }
 
-/// Where packets wait (§4.2.2).
+/// Where packets are buffered (§4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// Whose they are.
+    /// What the buffers belong to.
     pub place: BufferPlace,
-    /// How much there is.
+    /// Total buffer memory.
     pub memory: Bytes,
-    /// Banks with a bus of their own; two let transfer and network go on at once.
+    /// Memory banks, each with its own bus; with two, transfer and network do not contend.
     pub banks: u64,
     /// Free share, in percent, below which the adapter reports overload.
     pub threshold: u64,
-    /// What happens to a packet without a buffer.
+    /// What happens to a packet that finds no free buffer.
     pub overload: Overload,
-    /// Whether headers have buffers of their own: then no gathering copy is needed,
-    /// and each is transferred separately.
+    /// Whether headers have buffers of their own: then no gathering copy is needed, and headers are transferred
+    /// separately.
     pub separate_headers: bool,
-    /// How long the headers of a packet are.
+    /// Length of a packet's headers.
     pub header: Bytes,
 }
 
-/// Whose the buffers are.
+/// What the buffers belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferPlace {
     /// Shared by all connections.
     Shared,
-    /// Each connection's own.
+    /// Separate for each connection.
     PerConnection,
-    /// In the host's memory.
+    /// In host memory.
     Host,
 }
 
-/// What happens to a packet without a buffer.
+/// What happens to a packet that finds no free buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overload {
     /// It is dropped.
     Drop,
     /// Its connection waits.
     Block,
-    /// The least important one is dropped.
+    /// The least important packet is dropped.
     Priority,
 }
 
 /// Access to the network (§4.2.3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
-    /// When it may send.
+    /// When the adapter may send.
     pub model: NetworkModel,
     /// How the adapter learns that a packet has left.
     pub synchronisation: Synchronisation,
-    /// What a message costs the adapter's own processor, for which it needs no memory.
+    /// Processing time per message on the adapter's own processor; it does not use the memory.
     pub processing: Duration,
-    /// What a message costs before its first frame.
+    /// Cost of a message before its first frame.
     pub setup: Duration,
-    /// The share of that which needs no memory, as numerator and denominator.
+    /// The fraction of `setup` that does not use the memory, as numerator and denominator.
     pub setup_overlap: (u64, u64),
-    /// What one frame carries.
+    /// Payload of one frame.
     pub frame: Bytes,
-    /// What each begun frame costs.
+    /// Time per frame, full or not.
     pub per_frame: Duration,
-    /// How fast the link is, where its frames are not given by their time.
+    /// Rate of the link, if `per_frame` does not determine it.
     pub rate: Option<Rate>,
-    /// Framing of each packet on the link.
+    /// Framing overhead per packet on the link.
     pub framing: Bytes,
 }
 
@@ -230,26 +229,26 @@ pub struct Network {
 pub enum NetworkModel {
     /// Always.
     PointToPoint,
-    /// Intermittently: while it has the token.
+    /// Intermittently: while it holds the token.
     Intermittent {
-        /// How long the token takes to come round, at most.
+        /// Longest rotation time of the token.
         rotation: Duration,
-        /// For how long of that the adapter may keep it.
+        /// Holding time: how long the adapter may keep the token in each rotation.
         holding: Duration,
     },
-    /// Statistically: others may send at the same time, and then both back off for a random time,
-    /// as on a shared Ethernet (§4.2.3, §8.2; E-128).
+    /// Statistically: others may send at the same time; after a collision each backs off for a random time, as on
+    /// a shared Ethernet (§4.2.3, §8.2; E-128).
     Statistical {
-        /// What a collision takes, and in what later attempts are counted.
+        /// Duration of a collision, and the unit of the backoff.
         slot: Duration,
-        /// How many attempts in a hundred collide.
+        /// Attempts that collide, in percent.
         collisions: u64,
     },
 }
 
 impl Description {
-    /// The separate transfers of a message of `len`: headers and data, if they have
-    /// buffers of their own, else all at once.
+    /// The separate transfers of a message of `len`: headers and data if headers have buffers of their own,
+    /// otherwise all at once.
     pub fn parts(&self, len: Bytes) -> Vec<Bytes> {
         let header = self.buffers.header.min(len);
         match self.buffers.separate_headers && header > Bytes::ZERO && header < len {
@@ -258,7 +257,7 @@ impl Description {
         }
     }
 
-    /// Host cost of gathering a message of `len`.
+    /// Host cost of gathering the parts of a message of `len`.
     pub fn gathering_time(&self, len: Bytes) -> Duration {
         match self.parts(len).len() {
             1 => self.host.gather_per_byte.time_for(len),
@@ -266,8 +265,8 @@ impl Description {
         }
     }
 
-    /// The transfer of a message of `len`: its set-up, blocks and bytes; over PCI Express its
-    /// transactions besides.
+    /// Duration of the transfer of a message of `len`: set-up, blocks and bytes, plus its transactions over PCI
+    /// Express.
     pub fn transfer_time(&self, len: Bytes) -> Duration {
         let bus = super::pcie::transfer_time(self, len).unwrap_or_default();
         self.parts(len).into_iter().map(|part| self.part_time(part)).sum::<Duration>() + bus
@@ -290,7 +289,7 @@ impl Description {
         transfer.setup + blocks + bytes
     }
 
-    /// The network's phase of a message of `len`: the part that needs no memory, and the rest.
+    /// Duration of the network phase of a message of `len`: the part that does not use the memory, and the rest.
     pub fn network_time(&self, len: Bytes) -> (Duration, Duration) {
         let network = &self.network;
         let free = network.setup.scale_ceil(network.setup_overlap.0, network.setup_overlap.1);
@@ -301,8 +300,7 @@ impl Description {
         (network.processing + free, (network.setup - free) + frames + bits)
     }
 
-    /// An adapter that costs nothing, with one queue and a point-to-point network without delay: to
-    /// be filled in.
+    /// An adapter without costs, with one queue and a point-to-point network without delay, as a template.
     pub fn plain(what: &str) -> Description {
         Description {
             what: what.to_owned(),
@@ -365,8 +363,8 @@ impl Description {
         }
     }
 
-    /// The same with the host's and the adapter's processors faster by a factor, which END does
-    /// by slowing everything else down and dividing all results (§4.4.2, `C_sf`; E-55).
+    /// The same with the host's and the adapter's processors faster by a factor. END does this by slowing
+    /// everything else down and dividing all results (§4.4.2, `C_sf`; E-55).
     #[must_use]
     pub fn with_faster_processors(&self, factor: u64) -> Description {
         let faster = |time: Duration| time.scale_ceil(1, factor.max(1));
@@ -382,7 +380,7 @@ impl Description {
         fast
     }
 
-    /// The same adapter with a simple interface: one command, one response a message (§5.2.1).
+    /// The same adapter with a simple interface: one command and one response per message (§5.2.1).
     #[must_use]
     pub fn with_simple_interface(&self) -> Description {
         let mut simple = self.clone();
@@ -400,7 +398,7 @@ impl Description {
         two
     }
 
-    /// The commands of a transmission, in order: who says what (Fig 5.1; E-59).
+    /// The commands of a transmission, in order, and which side issues each (Fig 5.1; E-59).
     pub fn transmission(&self) -> Vec<(Side, &'static str)> {
         let host = &self.host;
         if host.kind == InterfaceKind::Rings {
@@ -436,8 +434,8 @@ impl Description {
         commands
     }
 
-    /// The stages of a reception: a generic adapter ends it with the transfer, in one command; one
-    /// that acknowledges transfers has a command of its own for the end (Figs 5.4 and 7.3).
+    /// The final commands of a reception: on a generic adapter the transfer completes it, in one command; an
+    /// adapter that acknowledges transfers has a separate command at the end (Figs 5.4 and 7.3).
     pub fn reception_stages(&self) -> &'static [&'static str] {
         match self.host.transfer_ack {
             true => &["initialization", "DMA", "completion"],
@@ -445,7 +443,7 @@ impl Description {
         }
     }
 
-    /// The interrupts of a list of commands: one for each of the adapter's, unless the host looks.
+    /// The number of interrupts in a list of commands: one per command of the adapter, unless the host polls.
     pub fn interrupts(&self, commands: &[(Side, &'static str)]) -> u64 {
         match self.host.synchronisation {
             Synchronisation::Poll => 0,
@@ -454,7 +452,7 @@ impl Description {
     }
 }
 
-/// Who gives a command.
+/// Which side issues a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The driver.
@@ -505,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn e_59_transmission_takes_five_commands_and_three_interrupts() {
+    fn e_59_transmission_needs_five_commands_and_three_interrupts() {
         let cim = cim();
         let commands = cim.transmission();
         let fig_5_1 = "write, write ack, address list, address ack, transmit ack";
@@ -517,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn e_60_reception_asks_for_more_addresses_until_all_is_moved() {
+    fn e_60_reception_requests_addresses_until_everything_is_moved() {
         let one = "read, read ack, address, address ack, read end";
         assert_eq!(words(&cim().reception(1)), one);
         let two = "read, read ack, address, address ack, address, address ack, read end";
@@ -525,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn e_97_the_generic_adapter_takes_four_commands_and_two_interrupts() {
+    fn e_97_the_generic_adapter_needs_four_commands_and_two_interrupts() {
         let mut generic = cim();
         generic.host.transfer_ack = false;
         let commands = generic.reception(1);
@@ -537,19 +535,19 @@ mod tests {
     }
 
     #[test]
-    fn e_40_what_is_short_is_moved_by_the_processor() {
+    fn e_40_short_transfers_are_made_by_the_processor() {
         let mut card = cim();
         card.transfer.mode = TransferMode::Hybrid;
         card.transfer.pio_max = Bytes(64);
-        card.transfer.pio_per_byte = PerByte::from_fs(510_000_000); // 2040 ns a word of 4 (Table 3.1).
+        card.transfer.pio_per_byte = PerByte::from_fs(510_000_000); // 2040 ns per 4-byte word (Table 3.1).
         assert_eq!(card.transfer_time(Bytes(64)), Duration::from_ns(32_640));
         assert_eq!(card.transfer_time(Bytes(1024)), cim().transfer_time(Bytes(1024)));
     }
 
     #[test]
-    fn e_42_headers_of_their_own_save_a_copy_and_cost_a_block() {
+    fn e_42_separate_headers_save_a_copy_and_cost_a_block() {
         let mut card = cim();
-        card.host.gather_per_byte = PerByte::from_fs(87_500_000); // 350 ns a word of 4 (Table 3.1).
+        card.host.gather_per_byte = PerByte::from_fs(87_500_000); // 350 ns per 4-byte word (Table 3.1).
         card.buffers.header = Bytes(64);
         let len = Bytes(4096);
         assert_eq!(card.gathering_time(len), Duration::from_ns(358_400));
@@ -557,9 +555,9 @@ mod tests {
         apart.buffers.separate_headers = true;
         assert_eq!(apart.gathering_time(len), Duration::ZERO);
         assert_eq!(apart.parts(len), [Bytes(64), Bytes(4032)]);
-        // 1 + 16 blocks and not 16.
+        // 1 + 16 blocks, not 16.
         assert_eq!(apart.transfer_time(len) - card.transfer_time(len), Duration::from_ns(1_760));
-        assert_eq!(apart.parts(Bytes(64)), [Bytes(64)], "no data besides");
+        assert_eq!(apart.parts(Bytes(64)), [Bytes(64)], "headers only, no data");
     }
 
     #[test]

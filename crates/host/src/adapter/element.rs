@@ -1,4 +1,4 @@
-//! An adapter that sends, as an element (E-38, E-76, E-126).
+//! A transmitting adapter, as an element (E-38, E-76, E-126).
 //!
 //! ```text
 //! any in --> [ the driver's queue ] --> interface --> transfer --> network --> out 0
@@ -7,9 +7,9 @@
 //!            `too many collisions`
 //! ```
 //!
-//! A packet is a message of its class, due when its deadline is. It leaves the driver's queue when
-//! the adapter takes it: one more than `depth`, or one without a buffer where the description says
-//! that its connection waits, waits in the driver.
+//! A packet is sent as a message of its class, due at the packet's deadline. It leaves the driver's queue when the
+//! adapter accepts it. While `depth` messages are in flight, or no buffer is free and the description says that
+//! the connection waits, packets wait in the driver.
 
 use super::description::Description;
 use super::engines::Place;
@@ -21,13 +21,13 @@ use lastmeter_engine::{Context, Element, Error, PortId, Report, ResourceKind, Ti
 use lastmeter_net::queue::{self, Queue};
 use std::collections::BTreeMap;
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "adapter",
     family: Family::Node,
-    what: "A network adapter that sends, from its description in five sections.",
-    ports: "any in --> [ driver ] --> (interface, transfer, network) --> link that the destination \
-            asks for",
+    what: "The transmit side of a network adapter, from its description in five sections.",
+    ports: "any in --> [ driver ] --> (interface, transfer, network) --> link towards the \
+            destination",
     params: &[
         Param::required("device", ParamKind::Profile("devices")).is("its description"),
         Param::optional("depth", ParamKind::Integer { min: 1, max: 65_536 }, "as described")
@@ -35,26 +35,26 @@ pub const PAGE: &Page = &Page {
         Param::optional("banks", ParamKind::Integer { min: 1, max: 16 }, "as described")
             .is("banks of memory with a bus of their own"),
         Param::or("simple-interface", ParamKind::Flag, "false")
-            .is("whether a message takes one command and one response"),
+            .is("whether a message needs only one command and one response"),
         Param::or("host", ParamKind::Choice(&["constant", "exponential"]), "constant")
-            .is("distribution of the host's part about its mean"),
+            .is("distribution of the host's processing time"),
         Param::or("processors", ParamKind::Integer { min: 1, max: 1_000_000 }, "1")
-            .is("speed of all processors, as a factor"),
+            .is("speed-up factor of all processors"),
         Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
             .is("the driver's queue"),
     ],
-    source: "Indiresan 1997, sections 4.2, 4.3 and 5.2, and the description's own",
-    deviations: &["Incoming packets do not pass it: that is `reception` of a host."],
+    source: "Indiresan 1997, sections 4.2, 4.3 and 5.2, and the sources of the description",
+    deviations: &["Incoming packets do not pass through it: a host's `reception` models them."],
     counters: &[
         ("sent", "packets sent"),
-        ("refused", "packets refused by the driver's full queue"),
+        ("refused", "packets that the full queue of the driver refused"),
         ("dropped", "packets that the queue or the adapter dropped"),
     ],
     drops: &[
         ("full", "packets that the driver's queue had no room for"),
         ("longer than the buffers", "packets longer than the adapter's buffers"),
         ("no buffer", "packets that the adapter had no buffer for"),
-        ("too many collisions", "packets that the network gave up"),
+        ("too many collisions", "packets given up after too many collisions"),
     ],
     example: r#"
 duration = "200 ms"
@@ -73,10 +73,10 @@ constant = { rate = "16 Mbit/s", size = "4096 B" }
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
-/// The names of the phases, and the engine of each.
+/// The names of the phases, each with its engine.
 const PHASES: [(&str, usize); 4] =
     [("interface", 0), ("transfer", 1), ("set-up", 2), ("network", 2)];
 
@@ -102,7 +102,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     Ok(Ports::through(element))
 }
 
-/// The description with what the experiment writes over it.
+/// The description with the experiment's overrides applied.
 fn as_written(described: &Description, values: &Values) -> Description {
     let mut card = described.with_faster_processors(values.get("processors"));
     if values.get("simple-interface") {
@@ -117,11 +117,11 @@ fn as_written(described: &Description, values: &Values) -> Description {
     card
 }
 
-/// An adapter in a graph.
+/// An adapter as a node of a graph.
 pub struct Adapter {
     card: Transmitter,
     driver: Box<dyn Queue>,
-    /// A packet taken from the queue that the adapter could not accept.
+    /// A packet taken from the queue that the adapter could not yet accept.
     next: Option<Packet>,
     packets: BTreeMap<u64, Packet>,
     numbers: u64,
@@ -135,7 +135,7 @@ pub struct Adapter {
 const DUE: TimerId = TimerId(0);
 
 impl Adapter {
-    /// An adapter with nothing to do.
+    /// An idle adapter.
     pub fn new(
         card: Description,
         variation: Variation,
@@ -192,7 +192,7 @@ impl Adapter {
         }
     }
 
-    /// Passes on what the adapter has done.
+    /// Acts on what the adapter has reported.
     fn take(&mut self, cx: &mut Context<'_>) {
         for event in self.card.events() {
             let reason = match event.what {
@@ -218,7 +218,7 @@ impl Adapter {
         self.card.advance(cx.now());
         self.take(cx);
         self.give(cx);
-        // The order may have been dropped, or have displaced another.
+        // The new order may have been dropped, or may have displaced another.
         self.take(cx);
         let ready = match self.next {
             None if self.card.outstanding() < self.depth => self.driver.ready_at(cx.now()),
@@ -231,7 +231,7 @@ impl Adapter {
     }
 }
 
-/// Enters the phases of a packet in its record: each waits from the end of the one before.
+/// Records the phases of a packet in it: each waits from the end of the previous one.
 fn visits(packet: &mut Packet, phases: &[Span; 4], stages: &[StageId; 4]) {
     let mut before = packet.entered;
     for (span, &stage) in phases.iter().zip(stages) {
@@ -243,7 +243,7 @@ fn visits(packet: &mut Packet, phases: &[Span; 4], stages: &[StageId; 4]) {
 
 impl Element for Adapter {
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
-        // What was due before the arrival happens before it.
+        // Events due before the arrival are handled first.
         self.card.advance(cx.now());
         packet.entered = cx.now();
         if let Err(packet) = self.driver.enqueue(cx.now(), packet) {

@@ -1,14 +1,13 @@
-//! What can be emulated on a platform that is slower than what it emulates
-//! (E-49, E-51, E-53 to E-55).
+//! What can be emulated on a platform slower than the hardware being emulated (E-49, E-51, E-53 to E-55).
 //!
 //! ```text
 //! node 1 --[header]--+                        T_m - T_h
 //! node 2 --[header]--+== one I/O bus ==> --[ pure delay ]--> received
 //! ```
 //!
-//! Nodes that share a bus may move only headers: the time of the whole message on the
-//! emulated network is then made up by a delay, which occupies nothing, so that nodes do not wait
-//! for each other. And processors appear faster by `C_sf` if everything else is slowed down.
+//! Nodes that share a bus move only headers over it. A delay makes up the rest of the message's time on the
+//! emulated network; it occupies no resource, so nodes do not wait for each other. And processors appear faster by
+//! `C_sf` if everything else is slowed down.
 //!
 //! Source: Indiresan 1997, §4.3.5, §4.4.1, §4.4.2, Eqs 4.1 and 4.2.
 
@@ -16,8 +15,8 @@ use crate::resource::{Discipline, Job, Options, Priority, Resource};
 use lastmeter_base::{Duration, StageId, Time};
 use lastmeter_engine::ResourceId;
 
-/// What is left of a message's time on the network when its header has crossed the bus; `None` where
-/// the header alone takes longer, so that this network is too fast for this bus.
+/// What remains of a message's time on the network after its header has crossed the bus; `None` if the header
+/// alone takes longer, because this network is then too fast for this bus.
 ///
 /// ```
 /// use lastmeter_base::Duration;
@@ -30,15 +29,15 @@ pub fn residual(header: Duration, message: Duration) -> Option<Duration> {
     (header <= message).then(|| message - header)
 }
 
-/// Eqs 4.1 and 4.2: the share of `delay` in an operation that takes `processing` besides, on a
-/// processor `speed_up` times as fast (1 for Eq 4.1).
+/// Eqs 4.1 and 4.2: the share of `delay` in an operation that also takes `processing`, on a processor `speed_up`
+/// times as fast (1 for Eq 4.1).
 pub fn utilisation(processing: Duration, delay: Duration, speed_up: f64) -> f64 {
     let (processing, delay) = (processing.as_secs_f64(), delay.as_secs_f64());
     delay / (processing / speed_up + delay)
 }
 
-/// A counter of limited width, extended beyond its wrap-around by reading it
-/// often enough: END's time device with its VME StopWatch (E-49; §4.3.3).
+/// A counter of limited width, extended beyond its wrap-around by reading it often enough: END's time device with
+/// its VME StopWatch (E-49; §4.3.3).
 ///
 /// ```
 /// use lastmeter_base::Duration;
@@ -57,19 +56,19 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// A counter at zero. Panics on no bits, or more than 63.
+    /// A counter at zero. Panics if it has no bits, or more than 63.
     pub fn new(tick: Duration, bits: u32) -> Stopwatch {
         assert!((1..64).contains(&bits), "a counter of {bits} bits");
         Stopwatch { tick, bits, last: 0, wraps: 0 }
     }
 
-    /// How long until it wraps around.
+    /// The time until it wraps around.
     pub fn wraps_after(&self) -> Duration {
         self.tick * (1 << self.bits)
     }
 
-    /// The time since it was first zero, if the counter now reads `raw`; correct if it
-    /// is read at least once per wrap-around.
+    /// The time since it was first zero, if the counter now reads `raw`. Correct if it is read at least once per
+    /// wrap-around.
     pub fn read(&mut self, raw: u64) -> Duration {
         let raw = raw & ((1 << self.bits) - 1);
         self.wraps += u64::from(raw < self.last);
@@ -78,10 +77,10 @@ impl Stopwatch {
     }
 }
 
-/// Messages a second that each of `nodes` sends back to back over one bus: each takes `bus` on it,
-/// and then `delay` beside it. Over `messages` of all nodes.
+/// Messages per second from each of `nodes` sending back to back over one bus. Each message takes `bus` on it and
+/// then `delay` off it. Measured over `messages` of all nodes together.
 ///
-/// Panics without nodes or messages.
+/// Panics if `nodes` or `messages` is zero.
 pub fn over_one_bus(nodes: usize, bus: Duration, delay: Duration, messages: u64) -> f64 {
     assert!(nodes > 0 && messages > 0, "nothing to send");
     let options = Options {
@@ -123,8 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn e_51_headers_leave_the_bus_to_others_and_the_time_is_the_same() {
-        // A message of 100 us on the network takes 100 us of the bus as a whole, 5 as a header.
+    fn e_51_moving_only_headers_frees_the_bus_and_takes_the_same_time() {
+        // A message of 100 us on the network occupies the bus for 100 us as a whole, and for 5 us as a header.
         let delay = residual(us(5), us(100)).unwrap_or_default();
         let alone = over_one_bus(1, us(100), Duration::ZERO, 1000);
         assert!((over_one_bus(1, us(5), delay, 1000) / alone - 1.0).abs() < 1e-9);
@@ -132,7 +131,7 @@ mod tests {
             (over_one_bus(4, us(100), Duration::ZERO, 4000), over_one_bus(4, us(5), delay, 4000));
         assert!((whole / alone - 0.25).abs() < 0.01, "{whole}");
         assert!((headers / alone - 1.0).abs() < 0.01, "{headers}");
-        // As many headers as fill the message's time; one node more, and the bus limits.
+        // As many nodes as headers fit into the time of a message; with one more, the bus is the limit.
         assert!(over_one_bus(25, us(5), delay, 25_000) < 0.9 * alone);
     }
 

@@ -2,28 +2,28 @@
 //!
 //! | engine | busy | blocked |
 //! |---|---|---|
-//! | interface | the host's part of a message | it waits for a processor that does something else |
-//! | transfer | bytes cross the bus | the network has the memory |
-//! | network | set-up and frames | the transfer has the memory, and is not pre-empted |
+//! | interface | processing of a message on the host's side | the processor it needs is busy with something else |
+//! | transfer | bytes cross the bus | the network is using the memory |
+//! | network | set-up and frames | the transfer is using the memory, and is not pre-empted |
 //!
-//! So that a ledger names the engine that limits, and not the memory that two of them share.
+//! With this, a ledger names the engine that limits, not the memory that two of them share.
 
 use super::transmitter::Phase;
 use lastmeter_base::{StageId, Time};
 use lastmeter_engine::{Meter, ResourceId};
 
-/// Where an adapter stands in the books.
+/// An adapter's stages and resources in the books.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Of interface, transfer and network.
+    /// Resources of interface, transfer and network.
     pub engines: [ResourceId; 3],
-    /// By [`Phase`].
+    /// Stages, by [`Phase`].
     pub stages: [StageId; 4],
-    /// How many times as fast each phase is, as numerator and denominator.
+    /// Speed-up of each phase, as numerator and denominator.
     pub speeds: [(u64, u64); 4],
 }
 
-/// What the engines did.
+/// What the engines have done.
 pub(super) struct Engines {
     stages: [StageId; 4],
     meters: [Meter; 3],
@@ -43,7 +43,7 @@ impl Engines {
         Engines { stages: place.stages, meters: place.engines.map(Meter::new) }
     }
 
-    /// From `now` on: which engines have something to do, and which phases are being served.
+    /// From `now` on: which engines have work, and which phases are in service.
     pub(super) fn observe(
         &mut self,
         now: Time,

@@ -1,8 +1,8 @@
-//! The skeleton of an adapter's firmware, in C, from its description (E-50, E-78, E-126).
+//! A skeleton of an adapter's firmware, in C, from its description (E-50, E-78, E-126).
 //!
-//! Stages with queues before them, as Fig 4.4 has them. A `delay(...)` stands for what the hardware
-//! does, with its cost in the model: to build the adapter, replace it by what starts the
-//! hardware, and call `STAGE_done` on completion.
+//! Stages, each with queues in front, as in Fig 4.4. A `delay(...)` represents what the hardware does, with its
+//! cost in the model. To build the adapter, replace each `delay` with code that starts the hardware, and call
+//! `STAGE_done` on completion.
 //!
 //! Source: Indiresan 1997, §4.3.4, Fig 4.4; §5.3, "END as a prototype"; §8.2.
 
@@ -10,14 +10,14 @@ use super::description::{Description, Discipline, InterfaceKind, Side, TransferM
 use lastmeter_base::{Bytes, Duration, PerByte};
 use std::fmt::Write;
 
-/// A stage: its name, what starts in the hardware, and the responses to the host at its end.
+/// A stage: its name, what it starts in the hardware, and the responses to the host at its end.
 struct Stage {
     name: &'static str,
     works: Vec<String>,
     says: Vec<&'static str>,
 }
 
-/// The program.
+/// The program text.
 ///
 /// ```
 /// use lastmeter_host::adapter::{description::Description, firmware};
@@ -27,7 +27,7 @@ struct Stage {
 pub fn skeleton(card: &Description) -> String {
     let stages = stages(card);
     let mut text = format!(
-        "/* {}: from its description. Each delay() stands for what the hardware does. */\n\
+        "/* {}: from its description. Each delay() represents work of the hardware. */\n\
          struct message;\nextern void q_insert(int stage, int queue, struct message *);\n\
          extern struct message *q_next(int stage); /* {} */\n\
          extern int queue_of(const struct message *);\n\
@@ -77,14 +77,14 @@ fn one(stage: &Stage, at: usize, next: Option<&str>) -> String {
 fn order(card: &Description) -> String {
     let discipline = match card.queueing.discipline {
         Discipline::Fifo => "first come",
-        Discipline::Priority => "the higher class",
-        Discipline::Edd => "the earliest due date",
+        Discipline::Priority => "highest class first",
+        Discipline::Edd => "earliest due date first",
     };
     let queues = card.queueing.queues;
     format!("of {queues} queue{}: {discipline}", if queues == 1 { "" } else { "s" })
 }
 
-/// The three stages, with what each does: their costs are the description's.
+/// The three stages and what each does; costs are those of the description.
 fn stages(card: &Description) -> Vec<Stage> {
     let says = |wanted: &[&str]| -> Vec<&'static str> {
         let sent = card.transmission().into_iter();
@@ -97,21 +97,21 @@ fn stages(card: &Description) -> Vec<Stage> {
         InterfaceKind::Fifo => "read the command FIFO".to_owned(),
         InterfaceKind::Rings => format!("fetch {} descriptors", card.host.batch.fetch),
     }];
-    cost(&mut interface, "a message", card.host.per_message);
+    cost(&mut interface, "per message", card.host.per_message);
     let mut moved = vec![match transfer.mode {
         TransferMode::Dma => format!("DMA in blocks of {}", transfer.block),
         TransferMode::Pio => "wait for the host's programmed I/O".to_owned(),
         TransferMode::Hybrid => format!("DMA beyond {}", transfer.pio_max),
     }];
-    cost(&mut moved, "a transfer", transfer.setup);
-    cost(&mut moved, "a block", transfer.per_block);
+    cost(&mut moved, "per transfer", transfer.setup);
+    cost(&mut moved, "per block", transfer.per_block);
     by_byte(&mut moved, transfer.small, transfer.per_byte_small, transfer.per_byte);
     let mut sent = vec![match network.rate {
         Some(rate) => format!("send at {rate}"),
         None => format!("send frames of {}", network.frame),
     }];
-    cost(&mut sent, "a message", network.setup + network.processing);
-    cost(&mut sent, "a frame", network.per_frame);
+    cost(&mut sent, "per message", network.setup + network.processing);
+    cost(&mut sent, "per frame", network.per_frame);
     vec![
         Stage { name: "interface", works: interface, says: says(&["write ack"]) },
         Stage { name: "transfer", works: moved, says: says(&["address ack"]) },
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn e_78_each_stage_has_its_do_and_done_and_the_host_hears_what_fig_5_1_says() {
+    fn e_78_each_stage_has_do_and_done_and_the_responses_are_those_of_fig_5_1() {
         let text = skeleton(&cim());
         for stage in ["interface", "transfer", "network"] {
             assert_eq!(text.matches(&format!("{stage}_do(void)\n{{")).count(), 1, "{text}");
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn e_50_a_stage_is_the_listing_of_fig_4_4() {
-        // Lines 8 to 25: a free resource is taken, the delay begins; done, the next stage begins,
-        // the resource is freed, and the next message of this stage is taken.
+    fn e_50_a_stage_follows_the_listing_of_fig_4_4() {
+        // Lines 8 to 25: take a free resource and begin the delay; when done, begin the next stage, free the
+        // resource and take the next message of this stage.
         let text = skeleton(&cim());
         let from = text.find("void transfer_done(struct message *message)").unwrap_or(0);
         let body = &text[from..from + text[from..].find("}\n").unwrap_or(0)];

@@ -1,13 +1,12 @@
-//! From a description to hardware: an adapter's control in Verilog, with a test bench, and what a
-//! clock rate requires (E-130).
+//! From a description to hardware: an adapter's control logic in Verilog with a test bench, and what a given clock
+//! rate requires (E-130).
 //!
-//! `hardware.v` is the control: queues, stages, numbers, who holds the memory. What moves and sends data stays
-//! outside, behind a pair of wires each. `hardware_bench.v` puts counters there that take as long as the
-//! model says, and prints the mean time of a message: so whether the control that would be built does
-//! what was predicted is a run of a Verilog simulator.
+//! `hardware.v` is the control logic: queues, stages, message numbers, memory arbitration. The engines that move
+//! and send data are outside, each connected by a pair of wires. `hardware_bench.v` puts counters there that take
+//! as long as the model says, and prints the mean time per message. So a run of a Verilog simulator shows whether
+//! the control logic to be built does what was predicted.
 //!
-//! The two differ only in that handing a message to the next stage takes a cycle, and that times
-//! are whole cycles.
+//! The two differ only in that passing a message to the next stage takes a cycle, and that times are whole cycles.
 //!
 //! Source: Indiresan 1997, §8.2: the analysis "should be combined with traditional hardware design methodology
 //! to determine the feasibility and cost of actually implementing such an architecture".
@@ -20,7 +19,7 @@ use std::fmt::Write;
 
 const CONTROL: &str = include_str!("hardware.v");
 const BENCH: &str = include_str!("hardware_bench.v");
-/// Bits of a message's length, class and due date, and of the number of its arrival.
+/// Bits of a message's length, class and due date, and of its arrival number.
 const LENGTH: u64 = 32;
 const CLASS: u64 = 8;
 const DUE: u64 = 64;
@@ -29,35 +28,35 @@ const ARRIVAL: u64 = 64;
 /// Messages that a bench sends back to back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bench {
-    /// How long each is.
+    /// Length of each message.
     pub len: Bytes,
-    /// How many are in flight at once.
+    /// Messages in flight at once.
     pub depth: u64,
-    /// How many there are.
+    /// Number of messages.
     pub messages: u64,
-    /// Of the clock.
+    /// Clock period.
     pub period: Duration,
 }
 
 /// What an adapter requires of clocked hardware.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Needs {
-    /// Of the clock.
+    /// Clock period.
     pub period: Duration,
-    /// Bits that the network takes in a cycle; `None` where the description has no rate.
+    /// Bits that the network takes per cycle; `None` if the description has no rate.
     pub bits: Option<f64>,
-    /// Cycles between messages of the requested length, if the network limits.
+    /// Cycles between messages of the given length, if the network is the limit.
     pub between: f64,
-    /// Cycles that it takes with this control: whole ones, at least one to prepare it and one to send it.
+    /// Cycles between messages with this control logic: whole cycles, at least one for set-up and one to send.
     pub taken: u64,
-    /// Bits of state of all messages on their way.
+    /// Bits of state for all messages in flight.
     pub state: u64,
     /// Comparators of due dates.
     pub comparators: u64,
 }
 
 impl Needs {
-    /// Of a card that sends messages of `len` back to back.
+    /// Requirements of a card that sends messages of `len` back to back.
     ///
     /// 64 bytes, preamble and gap are 6.72 ns at 100 Gbit/s:
     ///
@@ -95,32 +94,32 @@ impl Needs {
             bits: rate.map(|rate| rate * cycle),
             between: message.as_ps() as f64 / period.as_ps() as f64,
             taken: cycles(prepared, period) + cycles(sent, period),
-            // And the numbers that are free again.
+            // And the list of free message numbers.
             state: state.sum::<u64>() + depth * (LENGTH + CLASS + DUE + number),
             comparators: sorted * (depth - 1),
         }
     }
 
-    /// The datapath: bits in a cycle, as a power of two.
+    /// Width of the datapath in bits: the bits per cycle, rounded up to a power of two.
     pub fn width(&self) -> Option<u64> {
         self.bits.map(|bits| (bits.ceil() as u64).max(1).next_power_of_two())
     }
 
-    /// The share of the network's rate that this control reaches with messages of this length.
+    /// The share of the network's rate that this control logic reaches with messages of this length.
     pub fn share(&self) -> f64 {
         self.between / self.taken as f64
     }
 
-    /// In words, a line each.
+    /// As text, one line each.
     pub fn lines(&self, len: Bytes) -> Vec<String> {
         let mut lines = Vec::new();
         if let (Some(bits), Some(width)) = (self.bits, self.width()) {
-            lines.push(format!("{bits:.1} bits a cycle: a datapath of {width}"));
+            lines.push(format!("{bits:.1} bits per cycle: a datapath of {width}"));
         }
         if self.between > 0.0 {
             let (between, taken, share) = (self.between, self.taken, 100.0 * self.share());
             lines.push(format!(
-                "a message of {len} every {between:.2} cycles; with this control every {taken}, \
+                "a message of {len} every {between:.2} cycles; with this control logic every {taken}, \
                  {share:.0} % of the rate"
             ));
         }
@@ -130,7 +129,7 @@ impl Needs {
     }
 }
 
-/// The control of a card, and a bench where the network is always there.
+/// The control logic of a card, and a bench in which the network is always available.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration};
@@ -143,15 +142,18 @@ impl Needs {
 /// ```
 ///
 /// # Errors
-/// What the description has and `hardware.v` cannot do.
+/// If the description has something that `hardware.v` does not implement.
 pub fn verilog(card: &Description, bench: &Bench) -> Result<String, String> {
     let missing = [
-        (card.buffers.place == BufferPlace::PerConnection, "buffers of each connection's own"),
-        (card.buffers.overload == Overload::Priority, "a buffer taken from what matters less"),
-        (card.transfer.urgent_first, "a transfer that interrupts another"),
+        (card.buffers.place == BufferPlace::PerConnection, "separate buffers for each connection"),
+        (
+            card.buffers.overload == Overload::Priority,
+            "displacing a less important message from its buffer",
+        ),
+        (card.transfer.urgent_first, "transfers that interrupt others"),
     ];
     if let Some((_, what)) = missing.iter().find(|(wanted, _)| *wanted) {
-        return Err(format!("there is no hardware yet for {what}"));
+        return Err(format!("not implemented in hardware: {what}"));
     }
     let mut text = format!("// {}: from its description.\n\n{CONTROL}\n", one_line(&card.what));
     text += &instance(card, bench.depth);
@@ -165,17 +167,17 @@ fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-/// Whole cycles of an activity.
+/// Duration of an activity in whole cycles.
 fn cycles(time: Duration, period: Duration) -> u64 {
     time.as_ps().div_ceil(period.as_ps()).max(1)
 }
 
-/// Bits of a number below `count`.
+/// Bits needed for a number below `count`.
 fn width(count: u64) -> u64 {
     u64::from(count.max(2).next_power_of_two().trailing_zeros())
 }
 
-/// The queues before interface, transfer and network, as [`super::transmitter`] has them.
+/// The queues in front of interface, transfer and network, as in [`super::transmitter`].
 fn queues(card: &Description) -> [(u64, Discipline); 3] {
     let (host, queueing) = (&card.host, &card.queueing);
     let interface = if host.queues > 1 { Discipline::Priority } else { Discipline::Fifo };
@@ -188,7 +190,7 @@ fn queues(card: &Description) -> [(u64, Discipline); 3] {
     if host.qos { all } else { [(1, Discipline::Fifo); 3] }
 }
 
-/// The card: the control with the description's parameters.
+/// The card: the control logic with the description's parameters.
 fn instance(card: &Description, depth: u64) -> String {
     let transfer = &card.transfer;
     let processor = match transfer.mode {
@@ -259,7 +261,7 @@ fn instance(card: &Description, depth: u64) -> String {
     )
 }
 
-/// The bench with what the model says that each activity takes.
+/// The bench, with the durations that the model gives for each activity.
 fn run(card: &Description, bench: &Bench) -> String {
     let cycles = |time: Duration| format!("64'd{}", cycles(time, bench.period));
     let (prepared, sent) = card.network_time(bench.len);
@@ -291,18 +293,18 @@ mod tests {
     const AT_32_MHZ: Duration = Duration::from_ps(31_250);
 
     #[test]
-    fn e_130_a_clock_of_32_mhz_takes_8_bits_at_a_time_from_a_link_of_205_mbit_a_second() {
-        // 16384 bits in 79.75 us, 2552 cycles.
+    fn e_130_a_32_mhz_clock_needs_8_bits_per_cycle_at_205_mbit_per_second() {
+        // 16384 bits in 79.75 us, which is 2552 cycles.
         let needs = Needs::of(&cim(), Bytes(44), AT_32_MHZ);
         assert!(needs.bits.is_some_and(|bits| (bits - 16_384.0 / 2552.0).abs() < 1e-9));
         assert_eq!((needs.width(), needs.comparators), (Some(8), 0));
         assert_eq!((needs.between, needs.taken), (45_752.0, 45_752));
-        // Two messages: three queues and the free numbers of a bit, 32 + 8 + 64 of the messages.
+        // Two messages: three queues and a free list, one bit per number; 32 + 8 + 64 bits of each message.
         assert_eq!(needs.state, 2 * (4 + 104));
     }
 
     #[test]
-    fn due_dates_take_a_comparator_for_each_place_but_one_of_each_queue() {
+    fn due_dates_need_a_comparator_for_each_place_but_one_of_each_queue() {
         let mut card = cim();
         card.host.qos = true;
         card.queueing.discipline = Discipline::Edd;
@@ -313,12 +315,12 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_hardware_for_is_said() {
+    fn features_without_hardware_are_refused() {
         let bench = Bench { len: Bytes(64), depth: 1, messages: 1, period: AT_32_MHZ };
         let mut card = cim();
         card.transfer.urgent_first = true;
         let said = verilog(&card, &bench).unwrap_err();
-        assert!(said.contains("a transfer that interrupts another"), "{said}");
+        assert!(said.contains("transfers that interrupt others"), "{said}");
         let mut token = cim();
         let ms = Duration::from_ms;
         token.network.model = NetworkModel::Intermittent { rotation: ms(10), holding: ms(1) };
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn every_module_ends_and_every_port_is_joined() {
+    fn every_module_ends_and_every_port_is_connected() {
         let bench = Bench { len: Bytes(4096), depth: 2, messages: 10, period: AT_32_MHZ };
         let text = verilog(&cim(), &bench).unwrap_or_default();
         let begins = text.lines().filter(|line| line.starts_with("module ")).count();

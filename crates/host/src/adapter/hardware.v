@@ -1,12 +1,12 @@
-// The control of an adapter's transmit path: queues, stages, who holds the memory. What moves and sends
-// data is outside: each activity runs while its `_go` is high and says `_done` in its last cycle.
+// Control logic of an adapter's transmit path: queues, stages, memory arbitration. The engines that move and send
+// data are outside: each activity runs while its `_go` is high and raises `_done` in its last cycle.
 //
 //   submit --> [ waiting ] --> interface --> [ waiting ] --> transfer --> [ waiting ] --> set-up, send
 //   full, dropped              write_ack                     address_ack                  transmit_ack
 
 `default_nettype none
 
-// Queues of messages by their number. With ROUND = 1 each class in turn, else the highest class first.
+// Queues of messages, by number. With ROUND = 1 round robin over classes, otherwise the highest class first.
 module waiting #(
     parameter SLOTS = 2,
     parameter WIDTH = 1,
@@ -58,7 +58,7 @@ module waiting #(
         end
 endmodule
 
-// The same by due date within the highest class: a comparator for each place but one.
+// The same by due date within the highest class: one comparator for each place but one.
 module waiting_by_due #(
     parameter SLOTS = 2,
     parameter WIDTH = 1,
@@ -80,7 +80,7 @@ module waiting_by_due #(
     reg [63:0] arrival [0:SLOTS-1];
     reg [63:0] arrivals;
     wire [7:0] queue_in = class_in < QUEUES ? class_in : QUEUES - 1;
-    // The best so far: the complement of its class, its due date, when it came.
+    // The best so far: complement of its class, due date, order of arrival.
     reg [135:0] best;
     integer at;
 
@@ -113,7 +113,7 @@ module waiting_by_due #(
         end
 endmodule
 
-// One of the two, by DISCIPLINE: 0 first come, 1 the higher class, 2 the earliest due date.
+// One of the two, by DISCIPLINE: 0 first come, first served; 1 highest class first; 2 earliest due date first.
 module stage_queue #(
     parameter SLOTS = 2,
     parameter WIDTH = 1,
@@ -143,15 +143,15 @@ module stage_queue #(
 endmodule
 
 module adapter #(
-    parameter DEPTH = 1,              // messages on their way at once
+    parameter DEPTH = 1,              // messages in flight at once
     parameter WIDTH = 1,              // bits of their numbers
     parameter MEMORY = 8388608,       // bytes of buffers
-    parameter DROPS = 0,              // what finds no buffer is dropped, and else waits outside
-    parameter STAGES = 3,             // of interface, transfer, network that work at once
-    parameter IN_TURN = 0,            // nothing else goes on while it sends
+    parameter DROPS = 0,              // 1: a message without a buffer is dropped; 0: it waits outside
+    parameter STAGES = 3,             // of interface, transfer, network: how many are concurrent
+    parameter IN_TURN = 0,            // 1: nothing else goes on while it sends
     parameter BANKS = 1,              // of memory
-    parameter PREEMPTIBLE = 0,        // the network takes the memory at once
-    parameter PROCESSOR_MAX = 0,      // up to so many bytes the processor moves
+    parameter PREEMPTIBLE = 0,        // 1: the network pre-empts a transfer at the memory
+    parameter PROCESSOR_MAX = 0,      // longest transfer by programmed I/O, in bytes
     parameter INTERFACE_QUEUES = 1,
     parameter INTERFACE_DISCIPLINE = 0,
     parameter TRANSFER_QUEUES = 1,
@@ -161,21 +161,21 @@ module adapter #(
 ) (
     input wire clock,
     input wire reset,
-    // From the host: a message, taken in this cycle unless `full`.
+    // From the host: a message, accepted in this cycle unless `full`.
     input wire submit,
     input wire [31:0] length,
     input wire [7:0] class_in,
     input wire [63:0] due,
     output wire full,
     output reg dropped,
-    // To the host, each for a cycle, with the number of the message.
+    // To the host, each for one cycle, with the number of the message.
     output reg write_ack,
     output reg address_ack,
     output reg transmit_ack,
     output reg [WIDTH-1:0] written,
     output reg [WIDTH-1:0] moved,
     output reg [WIDTH-1:0] sent,
-    // The network: whether it may be used; and that nothing is there to send.
+    // The network: whether it may be used, and whether there is nothing to send.
     input wire may_send,
     output wire nothing_to_send,
     // The activities.
@@ -198,13 +198,14 @@ module adapter #(
     reg [63:0] used;
     integer outstanding, fresh;
 
-    // What each stage works on.
+    // The message that each stage works on.
     reg interfacing, transferring, preparing, sending;
     reg [WIDTH-1:0] in_interface, in_transfer, in_network;
     assign transfer_length = lengths[in_transfer];
     assign send_length = lengths[in_network];
 
-    // Who holds the processor, and who the memory: the network before a transfer before a command.
+    // Who holds the processor, and who the memory. At the memory the network goes before a transfer, and a
+    // transfer before a command.
     wire by_processor = transfer_length <= PROCESSOR_MAX && STAGES > 2;
     wire network_asks = IN_TURN ? preparing || sending : BANKS == 1 && sending;
     wire transfer_asks = transferring && !by_processor;
@@ -229,7 +230,7 @@ module adapter #(
     assign setup_go = preparing && (!IN_TURN || holds == NETWORK);
     assign send_go = sending && (!network_asks || holds == NETWORK);
 
-    // A number for a message: one that was never used, or one that is free again.
+    // A number for a message: one never used so far, or a free one.
     wire again;
     wire [WIDTH-1:0] returned;
     wire no_memory = used + length > MEMORY;
@@ -278,7 +279,7 @@ module adapter #(
             outstanding <= 0;
             fresh <= 0;
         end else begin
-            // Whoever is done asks anew for the next message.
+            // A stage that is done requests the next message.
             holder <= (holds == INTERFACE && interface_done) || (holds == TRANSFER && transfer_done)
                       || (holds == NETWORK && send_done) ? NOBODY : holds;
             worker <= (works == INTERFACE && interface_done) || (works == TRANSFER && transfer_done)

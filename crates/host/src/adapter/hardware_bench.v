@@ -1,5 +1,5 @@
-// Messages of one length back to back, each activity a counter of cycles, as long as the model says.
-// Prints the mean time from one message to the next, in picoseconds, without the first fifth.
+// Messages of one length sent back to back; each activity is a counter of cycles with the model's duration. Prints
+// the mean time from one message to the next, in picoseconds, without the first fifth.
 
 module activity #(parameter CYCLES = 1) (
     input wire clock,
@@ -13,7 +13,7 @@ module activity #(parameter CYCLES = 1) (
 endmodule
 
 module bench #(
-    parameter PERIOD = 4000, // of the clock, in picoseconds
+    parameter PERIOD = 4000, // clock period, in picoseconds
     parameter MESSAGES = 100,
     parameter LENGTH = 4096,
     parameter INTERFACE_CYCLES = 1,

@@ -1,11 +1,10 @@
 //! Adapters: between a host's bus and a network.
 //!
-//! [`description`] describes any of them in five sections; [`transmitter`] is one that sends, on a
-//! network that is always there or while it has a [`token`], and [`element`] one in a graph;
-//! [`pipeline`] sends messages back to back through it; [`emulation`] computes what an emulated one
-//! can represent; [`picture`] draws it; [`firmware`] writes the skeleton of its program,
-//! [`hardware`] its control in Verilog; [`pcie`] computes what its bus leaves to packets; [`cim`]
-//! has the equations of one.
+//! [`description`] describes any adapter in five sections. [`transmitter`] is the machine of one that sends, over
+//! a network that is always available or only while it holds a [`token`], and [`element`] puts it in a graph.
+//! [`pipeline`] sends messages back to back through it; [`emulation`] computes what can be emulated; [`picture`]
+//! draws an adapter. [`firmware`] writes a skeleton of its firmware, [`hardware`] its control logic in Verilog.
+//! [`pcie`] computes the bandwidth that PCI Express leaves for packets; [`cim`] has the equations of one adapter.
 
 pub mod cim;
 #[cfg(test)]

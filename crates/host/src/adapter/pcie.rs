@@ -1,4 +1,4 @@
-//! What PCI Express leaves of its bandwidth to packets of each size, by transaction (E-40, E-126).
+//! The bandwidth that PCI Express leaves for packets of each size, by transaction (E-40, E-126).
 //!
 //! ```text
 //! write of n B:  ceil(n / payload) x 24 + n                 to the host
@@ -6,25 +6,24 @@
 //!                ceil(n / payload) x 20 + n                 from the host
 //! ```
 //!
-//! 24 and 20 B are the headers of a memory write or read with 64-bit addresses, and of a completion
-//! with data: 8 of framing, sequence and CRC, 4 of the packet, 12 or 8 of its own.
+//! 24 and 20 B are the overheads of a memory write or read request with 64-bit addresses, and of a completion with
+//! data: 8 B of framing, sequence number and CRC, 4 B of common header, 12 or 8 B of the type's own.
 //!
 //! Source: Neugebauer et al., "Understanding PCIe performance for end host networking", SIGCOMM
-//! 2018, §3 and its model (pcie-bench/pcie-model); rates and header lengths are the specification's.
-//! Deviation: their programs forget the descriptor's read request of a received packet, 24 B; here
-//! it is counted.
+//! 2018, §3 and its model (pcie-bench/pcie-model); rates and header lengths are from the specification. Deviation:
+//! their programs omit the request that reads the descriptor of a received packet, 24 B; it is counted here.
 
 use super::description::{Description, InterfaceKind};
 use lastmeter_base::{Bytes, Duration, Rate};
 
-/// A link.
+/// A PCI Express link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// 3, 4 or 5: those whose symbols are 128 bits of 130.
+    /// 3, 4 or 5: the generations with 128b/130b encoding.
     pub generation: u64,
-    /// How many lanes.
+    /// Number of lanes.
     pub lanes: u64,
-    /// Greatest payload of a packet.
+    /// Maximum payload of a transaction packet.
     pub payload: Bytes,
     /// Largest read request.
     pub request: Bytes,
@@ -35,12 +34,12 @@ const READ: u64 = 24;
 const COMPLETION: u64 = 20;
 const POINTER: u64 = 4;
 const INTERRUPT: u64 = 4;
-/// Share of the link that acknowledgements, flow control and clock compensation take, for a payload
-/// of 256 B and eight lanes: 8 B in 203 each (PCIe 3.0 to 5.0, tables of limits), 4 in 1538.
+/// Share of the link taken by acknowledgements, flow control and clock compensation, for a payload of 256 B and
+/// eight lanes: 8 B in 203 for each of the first two (PCIe 3.0 to 5.0, tables of limits), 4 in 1538 for the third.
 const OVERHEAD: f64 = 8.0 / 203.0 + 8.0 / 203.0 + 4.0 / 1538.0;
 
 impl Link {
-    /// Bits a second of symbols.
+    /// Bits per second after encoding.
     pub fn raw(&self) -> f64 {
         let per_lane = match self.generation {
             3 => 8e9,
@@ -50,7 +49,7 @@ impl Link {
         per_lane * 128.0 / 130.0 * self.lanes as f64
     }
 
-    /// Bits a second of transaction packets, each way.
+    /// Bits per second of transaction packets, each way.
     ///
     /// ```
     /// use lastmeter_base::Bytes;
@@ -66,7 +65,7 @@ impl Link {
         (len.div_ceil(self.payload.0.max(1)) * WRITE + len) as f64
     }
 
-    /// Bytes to the host and from it.
+    /// Bytes to and from the host.
     fn read(&self, len: u64) -> [f64; 2] {
         let requests = len.div_ceil(self.request.0.max(1)) * READ;
         let completions = len.div_ceil(self.payload.0.max(1)) * COMPLETION + len;
@@ -74,13 +73,13 @@ impl Link {
     }
 }
 
-/// The link of an adapter with rings.
+/// The link of an adapter with descriptor rings.
 fn rings(card: &Description) -> Option<Link> {
     card.transfer.pcie.filter(|_| card.host.kind == InterfaceKind::Rings)
 }
 
-/// Overhead of each direction, per packet of `descriptors`: a doorbell, a read of the
-/// head, an interrupt, fetching the descriptors.
+/// Overhead per packet in each direction: a doorbell, a read of the head pointer, an interrupt, and fetching the
+/// descriptors, `descriptors` of them.
 fn handling(card: &Description, link: Link, descriptors: u64) -> [f64; 2] {
     let (host, batch) = (&card.host, card.host.batch);
     let share = |bytes: f64, of: u64| bytes / of.max(1) as f64;
@@ -93,7 +92,7 @@ fn handling(card: &Description, link: Link, descriptors: u64) -> [f64; 2] {
     [to + fetched[0], from + fetched[1]]
 }
 
-/// Bytes over a link for one packet sent: to the host, from the host.
+/// Bytes over the link per packet sent: to the host, from the host.
 ///
 /// `None` for an adapter without rings or not on PCI Express.
 pub fn sent(card: &Description, len: Bytes) -> Option<[f64; 2]> {
@@ -107,7 +106,7 @@ pub fn sent(card: &Description, len: Bytes) -> Option<[f64; 2]> {
     Some(bytes)
 }
 
-/// The same for one packet received: it is written, then its descriptor.
+/// The same per packet received: the packet is written, then its descriptor.
 pub fn received(card: &Description, len: Bytes) -> Option<[f64; 2]> {
     let link = rings(card)?;
     let (descriptor, batch) = (card.host.descriptor.0, card.host.batch.write_back);
@@ -123,15 +122,15 @@ pub fn per_packet(card: &Description, len: Bytes) -> Option<[f64; 2]> {
     Some([sent[0] + received[0], sent[1] + received[1]])
 }
 
-/// How long the bus takes for one packet sent, where its busier direction is in use all the time.
+/// Bus time per packet sent, if the busier direction is in use all the time.
 pub fn transfer_time(card: &Description, len: Bytes) -> Option<Duration> {
     let bytes = sent(card, len)?;
     let seconds = 8.0 * bytes[0].max(bytes[1]) / rings(card)?.transactions();
     Some(Duration::from_ps((seconds * 1e12).ceil() as u64))
 }
 
-/// Bits a second of packets of `len`, sent and received at once, that the bus lets pass each way;
-/// and what the link lets pass, where that is less.
+/// Throughput in bits per second, with packets of `len` sent and received at the same time: what the bus allows in
+/// each direction, or the link if that is less.
 pub fn throughput(card: &Description, len: Bytes) -> Option<(f64, f64)> {
     let link = card.transfer.pcie?;
     let bytes = per_packet(card, len)?;
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simple_adapter_reaches_40_gigabits_only_beyond_512_bytes() {
+    fn the_simple_adapter_reaches_40_gbit_only_beyond_512_bytes() {
         let reaches = |len| throughput(&simple(), Bytes(len)).is_some_and(|(bus, both)| both < bus);
         assert!(!reaches(256) && !reaches(512) && reaches(768) && reaches(1500));
     }
@@ -190,11 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn e_42_headers_of_their_own_are_read_with_a_descriptor_of_their_own() {
+    fn e_42_separate_headers_are_read_with_a_separate_descriptor() {
         let mut card = simple();
         card.buffers.separate_headers = true;
         card.buffers.header = Bytes(54);
-        // A descriptor more, 20 + 16, and a completion more, 20, than 512 B in one piece.
+        // One descriptor more, 20 + 16, and one completion more, 20, than 512 B in one piece.
         let [.., whole] = sent(&simple(), Bytes(512)).unwrap_or_default();
         let [.., apart] = sent(&card, Bytes(512)).unwrap_or_default();
         assert_eq!(apart - whole, 36.0 + 20.0);

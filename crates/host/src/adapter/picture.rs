@@ -1,5 +1,5 @@
-//! An adapter drawn: its five sections from the host to the network, as text and as SVG (E-38), and
-//! the phases of its first messages in time (E-70).
+//! Drawings of an adapter: its five sections from the host to the network, as text and as SVG (E-38), and a
+//! timeline of its first messages (E-70).
 
 use super::description::{
     BufferPlace, Description, Discipline, InterfaceKind, NetworkModel, Overload, Synchronisation,
@@ -8,7 +8,7 @@ use super::description::{
 use super::transmitter::Phase;
 use lastmeter_base::{Duration, Time};
 
-/// A section: its title and what it says.
+/// A section: its title and its lines.
 fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
     let (host, transfer, network) = (&card.host, &card.transfer, &card.network);
     let kind = match host.kind {
@@ -106,7 +106,7 @@ fn sync(synchronisation: Synchronisation) -> String {
     .to_owned()
 }
 
-/// The drawing for the terminal: boxes from the host to the network.
+/// Drawing for the terminal: boxes from the host to the network.
 pub fn text(card: &Description) -> String {
     let mut drawing = "              host\n               |\n".to_owned();
     for (title, lines) in sections(card) {
@@ -122,7 +122,7 @@ pub fn text(card: &Description) -> String {
     drawing + "            network\n"
 }
 
-/// The drawing as SVG.
+/// The same as SVG.
 pub fn svg(card: &Description) -> String {
     let (width, height, gap) = (190.0, 110.0, 26.0);
     let total = 5.0 * (width + gap);
@@ -154,8 +154,8 @@ pub fn svg(card: &Description) -> String {
 /// Columns of a timeline.
 const COLUMNS: u64 = 64;
 
-/// The phases of messages in time, a line each: `h` host, `t` transfer, `s` set-up, `n` network; `.`
-/// where one bank of memory is the network's and the transfer waits (Fig 5.6).
+/// Timeline of messages, one line each: `h` host, `t` transfer, `s` set-up, `n` network; `.` where the network
+/// uses the only bank of memory and the transfer waits (Fig 5.6).
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration, PerByte};

@@ -1,4 +1,4 @@
-//! Messages back to back, a limited number in flight: what an adapter can do (E-65 to E-76).
+//! Messages sent back to back, with a limit on those in flight: what an adapter can achieve (E-65 to E-76).
 //!
 //! ```text
 //! message --> [adapter] --> done, next message
@@ -19,23 +19,22 @@ use std::collections::BTreeMap;
 pub struct Outcome {
     /// Mean time between messages, over those after the warm-up.
     pub mean: Duration,
-    /// From when a message begins until it is done.
+    /// Latency, from the start of a message until it is done.
     pub latency: Distribution,
-    /// The standard deviation of that, over the messages after the warm-up, in seconds.
+    /// Standard deviation of the latency of messages after the warm-up, in seconds.
     pub deviation: f64,
-    /// The first messages' phases: which message, what, from when, until when (Fig 5.6).
+    /// Phases of the first messages: message, phase, start, end (Fig 5.6).
     pub timeline: Vec<(u64, Phase, Time, Time)>,
-    /// The first message's commands, as they were given (Fig 5.1).
+    /// Commands of the first message, in order (Fig 5.1).
     pub commands: Vec<(Time, Side, &'static str)>,
-    /// Share of the time for which the host's part, the transfer and the network were busy.
+    /// Utilisation of the host, the transfer and the network.
     pub busy: [f64; 3],
 }
 
-/// Sends `messages` of `len`, at most `depth` at a time. A message that finds no buffer, or
-/// collides too often, is lost and replaced; nothing is sent on a network that never becomes
-/// available.
+/// Sends `messages` of `len`, at most `depth` at a time. A message that finds no buffer, or collides too often, is
+/// lost and replaced by another; nothing is sent on a network that never becomes available.
 ///
-/// Panics without messages or depth, and where a message is longer than the adapter's memory.
+/// Panics if `messages` or `depth` is zero, or if a message is longer than the adapter's memory.
 pub fn run(
     card: &Description,
     len: Bytes,
@@ -92,14 +91,14 @@ pub fn run(
     close(&adapter, &done, outcome)
 }
 
-/// The standard deviation of some values.
+/// Standard deviation of some values.
 fn deviation(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// The first message's commands of these words, if its interface has them.
+/// Those of these commands that the interface has.
 fn say(card: &Description, outcome: &mut Outcome, now: Time, words: &[&str]) {
     let said = card.transmission().into_iter().filter(|(_, word)| words.contains(word));
     outcome.commands.extend(said.map(|(side, word)| (now, side, word)));
@@ -133,19 +132,19 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_buffer_is_lost_and_the_run_ends() {
+    fn a_message_without_a_buffer_is_lost_and_the_run_ends() {
         let mut card = cim();
         card.buffers.memory = Bytes(5000);
         for overload in [Overload::Drop, Overload::Priority, Overload::Block] {
             card.buffers.overload = overload;
             let sent = run(&card, Bytes(4096), (2, 3), Variation::None, 0);
-            assert_eq!(sent.latency.count(), 3, "{overload:?}: one at a time has a buffer");
+            assert_eq!(sent.latency.count(), 3, "{overload:?}: one message at a time has a buffer");
         }
     }
 
     #[test]
-    fn a_token_that_is_held_for_nothing_does_not_come_back() {
-        let mut card = Description::plain("a picosecond of a day");
+    fn a_token_with_no_holding_time_left_does_not_return() {
+        let mut card = Description::plain("a picosecond per day");
         card.network.setup = Duration::from_secs(1);
         let (rotation, holding) = (Duration::from_secs(86_400), Duration::from_ps(1));
         card.network.model = NetworkModel::Intermittent { rotation, holding };
@@ -154,23 +153,23 @@ mod tests {
     }
 
     #[test]
-    fn e_65_depth_1_takes_exactly_eq_5_2() {
+    fn e_65_depth_1_takes_exactly_the_time_of_eq_5_2() {
         for len in SIZES {
             assert_eq!(mean(&cim(), len, 1), table_5_1().time_alone(Bytes(len)), "{len}");
         }
     }
 
     #[test]
-    fn e_68_depth_2_takes_eq_5_5_where_two_messages_keep_the_memory_busy() {
+    fn e_68_depth_2_follows_eq_5_5_if_two_messages_keep_the_memory_busy() {
         for len in [4096, 8192, 16_384, 65_536] {
             assert_eq!(mean(&cim(), len, 2), table_5_1().time_overlapped(Bytes(len)), "{len}");
         }
-        // Below, two messages cannot do what the equation promises.
+        // Below that, two messages cannot achieve what the equation promises.
         assert!(mean(&cim(), 1024, 2) > table_5_1().time_overlapped(Bytes(1024)));
     }
 
     #[test]
-    fn e_75_two_banks_take_eq_5_6_or_half_a_round() {
+    fn e_75_two_banks_follow_eq_5_6_or_take_half_a_round() {
         let two = cim().with_two_banks();
         for len in SIZES {
             let len = Bytes(len);
@@ -181,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn e_73_alone_a_message_varies_as_its_host_does() {
-        // Exponential: the deviation is the mean, 1280 us.
+    fn e_73_a_single_message_varies_as_its_host_does() {
+        // Exponential: the standard deviation equals the mean, 1280 us.
         let outcome = run(&cim(), Bytes(4096), (1, 20_000), Variation::Exponential, 1);
         assert!((outcome.deviation / 1280e-6 - 1.0).abs() < 0.04, "{}", outcome.deviation);
         let certain = run(&cim(), Bytes(4096), (1, 100), Variation::None, 1).deviation;
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn e_70_a_transfer_is_split_by_the_message_before_it() {
+    fn e_70_a_transfer_is_split_by_the_previous_message() {
         let outcome = run(&cim(), Bytes(4096), (2, 4), Variation::None, 1);
         let of = |id, phase| {
             let found = outcome.timeline.iter().find(|row| (row.0, row.1) == (id, phase));

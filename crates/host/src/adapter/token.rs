@@ -1,21 +1,21 @@
-//! The token that makes a network intermittently available, as seen from one adapter (E-43, E-86).
+//! The token of a network that is intermittently available, as seen by one adapter (E-43, E-86).
 //!
-//! | state | arrives | nothing to send | its time is over, link idle | its time is over, link busy | packet sent |
+//! | state | arrives | nothing to send | holding time over, link idle | holding time over, link busy | packet sent |
 //! |---|---|---|---|---|---|
 //! | away | here | - | - | - | - |
 //! | here | - | away | away | overdue | here |
-//! | overdue | - | - | - | - | away; the excess is deducted from the next time |
+//! | overdue | - | - | - | - | away; the excess is deducted from the next holding time |
 //!
-//! Away, it comes back `rotation - holding` after it was released. So an adapter has the link for
-//! `holding / rotation` of the time at most, and waits for it for `rotation` at most.
+//! After release the token returns `rotation - holding` later. So an adapter has the link for at most `holding /
+//! rotation` of the time, and waits for it for at most `rotation`.
 //!
 //! Source: Indiresan 1997, §6.4.1 and Fig 6.4 (`ReleaseToken`, `TokenArrive`, `TokenExpire`,
-//! `Transmit`). Deviation: where the excess is more than `holding`, what is left of it is deducted
-//! from the times after the next, so that the share holds for packets of any length.
+//! `Transmit`). Deviation: an excess longer than `holding` is deducted from several later holding times, so that
+//! the share is exact for packets of any length.
 
 use lastmeter_base::{Duration, Time};
 
-/// A token, as one adapter knows it.
+/// The token, as one adapter sees it.
 ///
 /// ```
 /// use lastmeter_base::{Duration, Time};
@@ -48,10 +48,12 @@ enum State {
 }
 
 impl Token {
-    /// A token that has just been released. Panics unless `holding` is something and less than
-    /// `rotation`.
+    /// A token that has just been released. Panics unless `holding` is more than zero and less than `rotation`.
     pub fn new(rotation: Duration, holding: Duration) -> Token {
-        assert!(!holding.is_zero() && holding < rotation, "a token is held for part of its round");
+        assert!(
+            !holding.is_zero() && holding < rotation,
+            "the holding time is part of the rotation time"
+        );
         let state = State::Away { until: Time::START + (rotation - holding) };
         Token { rotation, holding, state, excess: Duration::ZERO }
     }
@@ -61,7 +63,7 @@ impl Token {
         matches!(self.state, State::Here { .. })
     }
 
-    /// When it arrives or its time is over; [`Time::MAX`] while it is overdue.
+    /// When it arrives or its holding time ends; [`Time::MAX`] while it is overdue.
     pub fn next(&self) -> Time {
         match self.state {
             State::Away { until } | State::Here { until } => until,
@@ -69,12 +71,12 @@ impl Token {
         }
     }
 
-    /// What is due by `now` happens: it arrives, or its time is over. `busy` says whether the link
-    /// is in use, or will be at once.
+    /// Handles what is due by `now`: the token arrives, or its holding time ends. `busy` says whether the link is
+    /// in use, or will be at once.
     pub fn expire(&mut self, now: Time, busy: bool) {
         match self.state {
             State::Away { until } if until <= now => {
-                // Whole times that are to be deducted: it comes and goes at once in each.
+                // Whole holding times to be deducted: in each, the token comes and goes at once.
                 let whole = self.excess.as_ps() / self.holding.as_ps();
                 if whole > 0 {
                     self.excess = self.excess - self.holding * whole;
@@ -105,13 +107,13 @@ impl Token {
         }
     }
 
-    /// There is nothing to send: others may have it.
+    /// There is nothing to send: the token is passed on.
     pub fn release(&mut self, now: Time) {
         self.state = State::Away { until: now + (self.rotation - self.holding) };
     }
 
-    /// Something is to be sent again: what the token has done since nothing was. It has come and
-    /// gone at once each time, so that nobody had to look at it.
+    /// There is something to send again: catches up with the token's rotations meanwhile. In each it came and went
+    /// at once, so none needed an event.
     pub fn catch_up(&mut self, now: Time) {
         if let State::Away { until } = self.state {
             let gap = self.rotation - self.holding;
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn e_43_an_idle_adapter_passes_the_token_on_and_it_comes_back_sooner() {
+    fn e_43_an_idle_adapter_releases_the_token_early_and_it_returns_sooner() {
         let mut token = Token::new(Duration::from_us(100), Duration::from_us(10));
         token.expire(us(90), false);
         assert_eq!(token.next(), us(180));
@@ -148,14 +150,14 @@ mod tests {
         let mut token = Token::new(Duration::from_us(100), Duration::from_us(10));
         token.expire(us(90), true);
         token.expire(us(100), true);
-        token.sent(us(125)); // 25 us too long: two times of 10 us are gone, and half of a third.
+        token.sent(us(125)); // 25 us of excess: two holding times of 10 us and half of a third.
         let mut arrivals = Vec::new();
         for _ in 0..2 {
             let at = token.next();
             token.expire(at, true);
             arrivals.push((at, token.is_here()));
         }
-        assert_eq!(arrivals, [(us(215), false), (us(395), true)], "and at 305 us, for nothing");
+        assert_eq!(arrivals, [(us(215), false), (us(395), true)], "at 305 us it comes and goes");
         assert_eq!(token.next(), us(400));
     }
 }

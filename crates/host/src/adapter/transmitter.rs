@@ -1,5 +1,5 @@
-//! An adapter's transmit path as a machine: any adapter that a [`Description`] can say (E-41 to
-//! E-43, E-46, E-50, E-58, E-61).
+//! An adapter's transmit path as a machine: any adapter that a [`Description`] can describe (E-41 to E-43, E-46,
+//! E-50, E-58, E-61).
 //!
 //! ```text
 //! order --> [[ queues ]] host interface --> [[ queues ]] transfer --> [[ queues ]] network --> sent
@@ -8,26 +8,26 @@
 //!                                                +---- one bank of memory --+   the network goes first
 //! ```
 //!
-//! | of the description | what it does here |
+//! | field of the description | effect |
 //! |---|---|
-//! | `queueing.depth` | orders on their way; one more is refused and given back |
-//! | `queueing.stages` | 3: interface, transfer, network go on at once; 2: the last two; 1: in turn |
-//! | `queueing.queues`, `discipline` | the queues before transfer and network |
-//! | `queueing.at_network` | the discipline before the network, where it is another |
-//! | `host.queues` | the queues before the interface, by class where there are more than one |
-//! | `host.qos` | without it, class and due date are not known: all wait in one queue |
-//! | `transfer.mode` | what the processor moves keeps the interface from other commands |
-//! | `transfer.preemptible`, one bank | the network takes the memory from a transfer at once |
+//! | `queueing.depth` | limit on orders in flight; any beyond that are refused |
+//! | `queueing.stages` | 3: interface, transfer and network are concurrent; 2: the last two; 1: none |
+//! | `queueing.queues`, `discipline` | the queues in front of transfer and network |
+//! | `queueing.at_network` | the discipline in front of the network, if it differs |
+//! | `host.queues` | the queues in front of the interface, by class if there are several |
+//! | `host.qos` | without it, class and due date are unknown: all orders wait in one queue |
+//! | `transfer.mode` | with programmed I/O, the interface takes no other command meanwhile |
+//! | `transfer.preemptible`, one bank | the network pre-empts a transfer at the memory |
 //! | `transfer.urgent_first` | a more urgent transfer interrupts a less urgent one |
-//! | `buffers.memory`, `place`, `overload` | who gets no buffer is dropped, waits, or displaces another |
-//! | `network.model` | always there, while a [`Token`] is, or after as many collisions as chance has |
+//! | `buffers.memory`, `place`, `overload` | an order without a buffer is dropped, waits, or displaces another |
+//! | `network.model` | always available, while a [`Token`] is held, or after a random number of collisions |
 //! | `network.synchronisation = poll` | the adapter does nothing else while it sends |
 //!
-//! A buffer is taken when the order is given and freed when it is sent. An interrupted transfer
-//! goes on later with the time left (Fig 5.6, message 2, case 2).
+//! A buffer is allocated when the order is submitted and freed when it has been sent. An interrupted transfer
+//! resumes with the time left (Fig 5.6, message 2, case 2).
 //!
-//! Source: Indiresan 1997, §4.2, Figs 4.4 and 5.3, §5.1.3.2. Deviation: how long the host takes may
-//! vary ([`Variation`]); the document's equations are for means.
+//! Source: Indiresan 1997, §4.2, Figs 4.4 and 5.3, §5.1.3.2. Deviation: the host's processing time may vary
+//! ([`Variation`]); the document's equations are for means.
 
 use super::description::{
     self, BufferPlace, Description, NetworkModel, Overload, Synchronisation, TransferMode,
@@ -40,23 +40,23 @@ use lastmeter_base::{Bytes, Draw, Duration, StageId, Stream, Time};
 use lastmeter_engine::{Meter, ResourceId};
 use std::collections::BTreeMap;
 
-/// What the host wants sent.
+/// What the host wants to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Its identifier, unique among those in flight.
     pub id: u64,
     /// Length of the packet.
     pub len: Bytes,
-    /// Higher goes first, where there are queues for it; 0 is best effort.
+    /// Higher goes first, if there are queues for it; 0 is best effort.
     pub class: u8,
-    /// When it is due; [`Time::MAX`] for never.
+    /// Due date; [`Time::MAX`] for none.
     pub due: Time,
-    /// Whose it is, where buffers are each connection's own.
+    /// Connection, for buffers that are separate for each.
     pub connection: u32,
 }
 
 impl Order {
-    /// A packet of best effort.
+    /// A best-effort packet.
     pub fn new(id: u64, len: Bytes) -> Order {
         Order { id, len, class: 0, due: Time::MAX, connection: 0 }
     }
@@ -67,37 +67,37 @@ impl Order {
 pub enum What {
     /// The adapter has taken the command.
     WriteAck,
-    /// The data are on the adapter.
+    /// The data is on the adapter.
     AddressAck,
-    /// It has left.
+    /// The packet has left.
     TransmitAck,
-    /// It had no buffer, or lost it to a more important one.
+    /// It had no buffer, or lost its buffer to a more important order.
     Dropped,
     /// It has collided too often.
     GivenUp,
 }
 
-/// Something that the adapter tells the host.
+/// A report of the adapter to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When.
     pub at: Time,
-    /// Of which order.
+    /// Its order.
     pub order: Order,
     /// What.
     pub what: What,
-    /// What the order's phases took, by [`Phase`], as far as it came.
+    /// The times of the order's phases, by [`Phase`], as far as it got.
     pub phases: [Span; 4],
 }
 
 /// A phase of an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// When it was first served.
+    /// When service began.
     pub from: Time,
-    /// When it was done.
+    /// When service ended.
     pub to: Time,
-    /// For how long of that it was served.
+    /// The service time in between.
     pub served: Duration,
 }
 
@@ -108,42 +108,42 @@ pub enum Refusal {
     Depth,
     /// No buffer is free, and the description says that the connection waits.
     Buffers,
-    /// It is longer than all buffers together.
+    /// The packet is longer than all buffers together.
     TooLong,
 }
 
-/// What a phase is.
+/// A phase of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// The host and the interface.
+    /// Processing by the host and the interface.
     Host,
-    /// Between the host's memory and the adapter's.
+    /// Transfer between host memory and adapter memory.
     Transfer,
-    /// The part of the network's phase that needs no memory.
+    /// The part of the network phase that does not use the memory.
     Setup,
-    /// The rest of it.
+    /// The rest of the network phase.
     Network,
 }
 
 const PHASES: [Phase; 4] = [Phase::Host, Phase::Transfer, Phase::Setup, Phase::Network];
 
-/// How the host's part of a message varies.
+/// How the host's processing time varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variation {
-    /// Not at all.
+    /// Constant.
     None,
-    /// Exponentially about its mean.
+    /// Exponentially distributed.
     Exponential,
 }
 
 /// Orders whose phases are recorded.
 const DRAWN: u64 = 4;
-/// Attempts of a message on a shared cable, and doublings of the time between them.
+/// Most attempts for a message on a shared cable, and most doublings of the backoff.
 const ATTEMPTS_MAX: u32 = 16;
 const DOUBLINGS_MAX: u32 = 10;
-/// Transfers that interrupt each other, at most.
+/// Most transfers that may be interrupted at once.
 const NESTED_MAX: usize = 200;
-/// The network goes before every transfer.
+/// The network has priority over every transfer.
 const FIRST: Priority = Priority::Thread(u8::MAX);
 
 const HOST: usize = 0;
@@ -153,7 +153,7 @@ const LINK: usize = 3;
 
 /// An adapter that sends.
 ///
-/// Two queues, each by due date, on a network of which it has a tenth (§6.4 of the source):
+/// Two queues, each by due date, on a network of which it may use a tenth (§6.4 of the source):
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration, Rate, Time};
@@ -185,7 +185,7 @@ const LINK: usize = 3;
 ///     let acks = adapter.events().filter(|event| event.what == What::TransmitAck);
 ///     sent.extend(acks.map(|event| (event.order.id, event.at)));
 /// }
-/// // The token comes after 9 ms; then 4 us and 4096 bytes at 1 Gbit/s each, the urgent ones first.
+/// // The token comes after 9 ms; then each packet takes 4 us and 4096 bytes at 1 Gbit/s, urgent ones first.
 /// assert_eq!(sent[0], (2, due(ms(9) + Duration::from_ns(36_768))));
 /// assert_eq!(sent.iter().map(|&(id, _)| id).collect::<Vec<_>>(), [2, 1, 0]);
 /// ```
@@ -193,17 +193,17 @@ pub struct Transmitter {
     card: Description,
     resources: [Resource; 4],
     token: Option<Token>,
-    /// How many times as fast each phase is, as numerator and denominator.
+    /// Speed-up of each phase, as numerator and denominator.
     speeds: [(u64, u64); 4],
     engines: Option<Engines>,
-    /// Orders on their way, by the number of their job.
+    /// Orders in flight, by the number of their job.
     orders: BTreeMap<usize, (Order, [Span; 4])>,
     jobs: BTreeMap<u64, usize>,
     submitted: usize,
-    /// Before interface, transfer and network.
+    /// In front of interface, transfer and network.
     waiting: [Waiting; 3],
     interfacing: bool,
-    /// Transfers begun; the last one is running.
+    /// Transfers begun; the last one is running, the others are interrupted.
     transferring: Vec<(usize, Rank)>,
     sending: Option<usize>,
     memory: BTreeMap<u32, Bytes>,
@@ -214,17 +214,17 @@ pub struct Transmitter {
 }
 
 impl Transmitter {
-    /// An adapter with nothing to do, whose host takes the same time for each message.
+    /// An idle adapter whose host takes the same time for each message.
     pub fn new(card: Description) -> Transmitter {
         Transmitter::varying(card, Variation::None, 0)
     }
 
-    /// The same with a host that varies.
+    /// The same with a host time that varies.
     pub fn varying(card: Description, variation: Variation, seed: u64) -> Transmitter {
         Transmitter::on(card, variation, Stream::new(seed, "host"))
     }
 
-    /// The same as a part of a graph, which accounts for its engines.
+    /// The same in a graph, with its engines in the books.
     pub fn placed(card: Description, variation: Variation, stream: Stream, place: Place) -> Self {
         let speeds = place.speeds;
         let engines = Some(Engines::new(place));
@@ -287,9 +287,9 @@ impl Transmitter {
     /// Submits an order.
     ///
     /// # Errors
-    /// Why it may not be given now, or ever.
+    /// Why the order cannot be accepted now, or ever.
     pub fn submit(&mut self, now: Time, order: Order) -> Result<(), Refusal> {
-        debug_assert!(!self.jobs.contains_key(&order.id), "numbers are unique");
+        debug_assert!(!self.jobs.contains_key(&order.id), "identifiers are unique");
         if self.orders.len() as u64 >= self.card.queueing.depth {
             return Err(Refusal::Depth);
         }
@@ -317,30 +317,30 @@ impl Transmitter {
         self.jobs.insert(order.id, self.submitted);
         self.submitted += 1;
         self.waiting[0].push(order);
-        self.go_on(now);
+        self.start_all(now);
         Ok(())
     }
 
-    /// When something is due next; `None` while there is nothing to send.
+    /// When the next event is due; `None` while there is nothing to send.
     pub fn ready_at(&self) -> Option<Time> {
         self.resources.iter().filter_map(Resource::ready_at).chain(self.token_next()).min()
     }
 
-    /// When the token is next to be looked at: never while there is nothing to send.
+    /// The token's next event; never while there is nothing to send.
     fn token_next(&self) -> Option<Time> {
         let wanted = !self.waiting[2].is_empty() || self.sending.is_some();
         self.token.filter(|_| wanted).map(|token| token.next()).filter(|&at| at < Time::MAX)
     }
 
-    /// Does everything that is due by `now`, in the order in which it became due.
+    /// Handles everything due by `now`, in the order in which it became due.
     pub fn advance(&mut self, now: Time) {
         while let Some(due) = self.ready_at().filter(|&due| due <= now) {
-            // What ends with the token's time does not exceed it: so the token first.
+            // What ends exactly with the holding time does not exceed it, so the token goes first.
             if self.token_next() == Some(due) {
                 let here = self.token.is_some_and(|token| token.is_here());
                 let busy = self.sending.is_some() || !here && !self.waiting[2].is_empty();
                 self.token.iter_mut().for_each(|token| token.expire(due, busy));
-                self.go_on(due);
+                self.start_all(due);
                 continue;
             }
             let of =
@@ -356,12 +356,12 @@ impl Transmitter {
         std::mem::take(&mut self.events).into_iter()
     }
 
-    /// Orders on their way.
+    /// Orders in flight.
     pub fn outstanding(&self) -> u64 {
         self.orders.len() as u64
     }
 
-    /// Whether fewer buffers are free than the description's threshold.
+    /// Whether the free share of the buffers is below the description's threshold.
     pub fn is_overloaded(&self) -> bool {
         let buffers = &self.card.buffers;
         let used = self.memory.values().map(|bytes| bytes.0).max().unwrap_or(0);
@@ -369,24 +369,24 @@ impl Transmitter {
         free < u128::from(buffers.memory.0) * u128::from(buffers.threshold)
     }
 
-    /// What the adapter's engines did: interface, transfer and network; nothing unless placed.
+    /// What the engines did: interface, transfer and network; empty unless placed in a graph.
     pub fn meters(&self) -> impl Iterator<Item = &Meter> {
         self.engines.iter().flat_map(Engines::meters)
     }
 
-    /// How long the phases have been served so far, all orders together.
+    /// Service time of each phase so far, all orders together.
     pub fn served(&self, phase: Phase) -> Duration {
         let meters = self.resources.iter().flat_map(Resource::meters);
         let stages = meters.flat_map(Meter::by_stage);
         stages.filter(|(stage, _)| *stage == StageId(phase as u32)).map(|&(_, time)| time).sum()
     }
 
-    /// The first orders' phases: which order, what, from when, until when (Fig 5.6).
+    /// Phases of the first orders: order, phase, start, end (Fig 5.6).
     pub fn timeline(&self) -> &[(u64, Phase, Time, Time)] {
         &self.timeline
     }
 
-    /// Whose buffers an order takes.
+    /// The buffer pool of an order.
     fn account(&self, order: &Order) -> u32 {
         match self.card.buffers.place {
             BufferPlace::PerConnection => order.connection,
@@ -411,7 +411,7 @@ impl Transmitter {
         }
     }
 
-    /// Ends an order; returns what its phases took.
+    /// Ends an order; returns the times of its phases.
     fn forget(&mut self, order: &Order) -> [Span; 4] {
         let account = self.account(order);
         self.memory.entry(account).and_modify(|used| *used -= order.len);
@@ -443,7 +443,7 @@ impl Transmitter {
         self.resources[resource].submit(now, job);
     }
 
-    /// Whether the network's phase keeps the adapter from everything else.
+    /// Whether the network phase blocks the rest of the adapter.
     fn in_turn(&self) -> bool {
         self.card.queueing.stages < 2 || self.card.network.synchronisation == Synchronisation::Poll
     }
@@ -483,11 +483,11 @@ impl Transmitter {
                 self.tell(now, order, What::TransmitAck, phases);
             }
         }
-        self.go_on(now);
+        self.start_all(now);
     }
 
-    /// Begins whatever can begin.
-    fn go_on(&mut self, now: Time) {
+    /// Begins everything that can begin.
+    fn start_all(&mut self, now: Time) {
         if !self.interfacing
             && let Some(order) = self.waiting[0].pop()
         {
@@ -523,7 +523,7 @@ impl Transmitter {
                     None => {
                         let phases = self.forget(&order);
                         self.tell(now, order, What::GivenUp, phases);
-                        return self.go_on(now);
+                        return self.start_all(now);
                     }
                 },
                 None => self.token.iter_mut().for_each(|token| token.release(now)),
@@ -532,8 +532,8 @@ impl Transmitter {
         self.account_for(now);
     }
 
-    /// How long until the network takes a message: its collisions, and after the `k`th a random
-    /// number of slots below 2^k, at most 2^10 (IEEE 802.3, 4.2.3.2.5). `None` after the 16th.
+    /// The time until the network accepts a message: its collisions, and after the `k`th a random number of slots
+    /// below 2^k, at most 2^10 (IEEE 802.3, 4.2.3.2.5). `None` after the 16th.
     fn access(&mut self) -> Option<Duration> {
         let NetworkModel::Statistical { slot, collisions } = self.card.network.model else {
             return Some(Duration::ZERO);
@@ -548,7 +548,7 @@ impl Transmitter {
         None
     }
 
-    /// Tells the engines what they are doing from now on.
+    /// Updates the state of the engines from now on.
     fn account_for(&mut self, now: Time) {
         let Some(engines) = &mut self.engines else { return };
         let wanted = [self.interfacing, !self.transferring.is_empty(), self.sending.is_some()];
@@ -556,7 +556,7 @@ impl Transmitter {
         engines.observe(now, wanted, serving.map(|id| PHASES[id & 3]));
     }
 
-    /// Whether the next transfer may begin: none runs, or a less urgent one that it interrupts.
+    /// Whether the next transfer may begin: none runs, or it interrupts a less urgent one.
     fn may_transfer(&self) -> bool {
         let Some(&(_, running)) = self.transferring.last() else { return true };
         let more_urgent = |order: &Order| self.waiting[1].rank(order) > running;

@@ -1,4 +1,4 @@
-//! Each option of Table 4.1 in action (E-41 to E-43, E-46).
+//! Each option of Table 4.1 (E-41 to E-43, E-46).
 
 use super::*;
 use crate::adapter::description::Queueing;
@@ -9,9 +9,9 @@ fn us(us: u64) -> Time {
     Time::START + Duration::from_us(us)
 }
 
-/// 1 us a byte to the adapter, 1 us a byte to the network; 10 deep.
+/// 1 us per byte to the adapter, 1 us per byte to the network; depth 10.
 fn card() -> Description {
-    let mut card = Description::plain("a byte a microsecond");
+    let mut card = Description::plain("a byte per microsecond");
     card.host.qos = true;
     card.transfer.per_byte = PerByte::from_fs(1_000_000_000);
     card.network.rate = Some(Rate::from_bits(8_000_000));
@@ -50,8 +50,8 @@ fn sent(card: Description, orders: &[(u64, Order)]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn e_41_queues_decide_who_is_sent_next() {
-    // The first goes at once; the others wait for the transfer.
+fn e_41_queues_decide_which_order_is_sent_next() {
+    // The first is served at once; the others wait for the transfer.
     let orders = [
         (0, order(0, 100, 0, 9999)),
         (1, order(1, 100, 0, 9999)),
@@ -72,11 +72,11 @@ fn e_41_queues_decide_who_is_sent_next() {
     unknowing.host.qos = false;
     unknowing.queueing.queues = 2;
     unknowing.queueing.discipline = Edd;
-    assert_eq!(sent(unknowing, &orders), with(1, Fifo), "commands do not say what matters");
+    assert_eq!(sent(unknowing, &orders), with(1, Fifo), "without QoS, commands carry no class");
 }
 
 #[test]
-fn e_41_no_more_than_depth_are_on_their_way() {
+fn e_41_no_more_than_depth_are_in_flight() {
     let mut card = card();
     card.queueing.depth = 2;
     let mut adapter = Transmitter::new(card);
@@ -124,7 +124,7 @@ fn e_42_without_a_buffer_a_packet_is_dropped_or_waits_or_displaces_another() {
 }
 
 #[test]
-fn e_42_a_connection_with_buffers_of_its_own_is_not_hurt_by_another() {
+fn e_42_a_connection_with_its_own_buffers_is_not_affected_by_another() {
     let mut card = card();
     card.buffers.memory = Bytes(200);
     card.buffers.overload = Overload::Drop;
@@ -141,18 +141,18 @@ fn e_42_a_connection_with_buffers_of_its_own_is_not_hurt_by_another() {
     let mut adapter = Transmitter::new(card);
     assert!(!adapter.is_overloaded());
     adapter.submit(us(0), orders[0].1).unwrap();
-    assert!(adapter.is_overloaded(), "half is free, and the threshold is 60 %");
+    assert!(adapter.is_overloaded(), "half is free; the threshold is 60 %");
 }
 
 #[test]
-fn e_46_an_urgent_transfer_interrupts_another_where_the_adapter_can() {
+fn e_46_an_urgent_transfer_interrupts_another_if_the_adapter_can() {
     let orders = [(0, order(0, 100, 0, 9999)), (40, order(1, 20, 1, 90))];
     let mut card = card();
     card.queueing.queues = 2;
     card.queueing.discipline = description::Discipline::Priority;
     assert_eq!(sent(card.clone(), &orders), [(0, 200), (1, 220)]);
     card.transfer.urgent_first = true;
-    // From 40 to 60; the other resumes with its remaining 60 us.
+    // From 40 to 60 us; the other then resumes with its remaining 60 us.
     assert_eq!(sent(card, &orders), [(1, 80), (0, 220)]);
 }
 
@@ -164,7 +164,7 @@ fn e_40_a_processor_that_moves_data_takes_no_commands() {
     assert_eq!(sent(card.clone(), &orders), [(0, 250), (1, 350)]);
     card.transfer.mode = TransferMode::Pio;
     card.transfer.pio_per_byte = PerByte::from_fs(1_000_000_000);
-    // The second command is taken before the first data, and then both sets of data are moved.
+    // The second command is taken before the first data, and then both are moved.
     assert_eq!(sent(card.clone(), &orders), [(0, 300), (1, 400)]);
     card.transfer.mode = TransferMode::Hybrid;
     card.transfer.pio_max = Bytes(99);
@@ -184,7 +184,7 @@ fn e_46_an_adapter_that_waits_for_the_network_does_nothing_else() {
     assert_eq!(polled[1].1, 400);
 }
 
-/// Packets of `len` sent in `seconds` by an adapter that always has some.
+/// Packets of `len` sent in `seconds` by an adapter with a permanent backlog.
 fn saturated(card: &Description, len: u64, seconds: u64) -> (u64, Duration) {
     let mut adapter = Transmitter::new(card.clone());
     let end = Time::START + Duration::from_secs(seconds);
@@ -202,7 +202,7 @@ fn saturated(card: &Description, len: u64, seconds: u64) -> (u64, Duration) {
 }
 
 #[test]
-fn e_87_an_adapter_that_always_has_something_gets_its_share_of_the_link() {
+fn e_87_a_backlogged_adapter_gets_its_share_of_the_link() {
     for (rotation, holding, len) in [(10_000, 1000, 4096), (1000, 100, 9000), (100, 10, 12_000)] {
         let mut card = card();
         card.transfer.per_byte = PerByte::ZERO;
@@ -225,7 +225,7 @@ fn e_55_faster_processors_leave_eq_4_2_of_the_link() {
     card.network.processing = Duration::from_us(48);
     card.network.rate = Some(Rate::from_gbit(1));
     for (factor, eq_4_2) in [(1, 32.0 / 80.0), (12, 384.0 / 432.0)] {
-        // 4000 bytes are 32 us.
+        // 4000 bytes take 32 us.
         let (sent, _) = saturated(&card.with_faster_processors(factor), 4000, 1);
         let utilisation = sent as f64 * 32e-6;
         assert!((utilisation / eq_4_2 - 1.0).abs() < 1e-4, "{factor}: {utilisation}");
@@ -259,7 +259,7 @@ fn any_card() -> impl Strategy<Value = Description> {
 }
 
 proptest! {
-    /// Whatever the adapter, each order ends once, not before its time alone, and nothing is left.
+    /// Whatever the adapter, each order ends exactly once, no earlier than its unloaded time, and nothing is left.
     #[test]
     fn e_46_every_order_ends_once_and_never_early(
         card in any_card(),
@@ -311,25 +311,25 @@ proptest! {
 }
 
 #[test]
-fn e_128_on_a_shared_cable_the_wait_is_that_of_truncated_exponential_backoff() {
+fn e_128_a_shared_cable_uses_truncated_exponential_backoff() {
     let mut card = Description::plain("a cable");
     let slot = Duration::from_ns(51_200);
     card.network.model = NetworkModel::Statistical { slot, collisions: 25 };
     card.network.rate = Some(Rate::from_mbit(10));
-    let len = Bytes(1250); // A millisecond.
+    let len = Bytes(1250); // 1 ms.
     let orders = 20_000;
     let run = crate::adapter::pipeline::run(&card, len, (1, orders), Variation::None, 7);
     // The k-th collision, of probability 4^-k, takes 1 + (2^min(k, 10) - 1) / 2 slots.
     let mean: f64 = (1..=15)
         .map(|k| 0.25f64.powi(k) * (1.0 + (f64::from(1u32 << k.min(10)) - 1.0) / 2.0))
         .sum();
-    // For this sample size, a standard deviation of 2.2 %.
+    // For this sample size, the standard deviation is 2.2 %.
     let wait = run.mean.as_secs_f64() - 1e-3;
     assert!((wait / (mean * 51.2e-6) - 1.0).abs() < 0.07, "{wait} {mean}");
     card.network.model = NetworkModel::Statistical { slot, collisions: 0 };
     let alone = crate::adapter::pipeline::run(&card, len, (1, 10), Variation::None, 7);
     assert_eq!(alone.mean, Duration::from_ms(1));
-    // If all collide, all are given up, and none waits forever.
+    // If all attempts collide, all messages are given up, and none waits indefinitely.
     card.network.model = NetworkModel::Statistical { slot, collisions: 100 };
     card.queueing.depth = 4;
     assert_eq!(

@@ -1,13 +1,13 @@
-//! The queues of one stage of an adapter: who goes next (E-41).
+//! The queues in front of one stage of an adapter, and which order goes next (E-41).
 //!
-//! | discipline | queues | who goes next |
+//! | discipline | queues | order of service |
 //! |---|---|---|
-//! | FIFO | 1 | who came first |
-//! | FIFO | more | each class in turn, in it who came first |
-//! | priority | any | the highest class, in it who came first |
-//! | EDD | any | the highest class, in it the earliest due date, then who came first |
+//! | FIFO | 1 | first come, first served |
+//! | FIFO | more | round robin over classes, first come, first served within each |
+//! | priority | any | highest class first, then first come, first served |
+//! | EDD | any | highest class first, then earliest due date, then first come, first served |
 //!
-//! A class beyond the last queue waits in the last. Source: Indiresan 1997, §4.2.2, §4.3.3.
+//! Classes beyond the last queue share the last. Source: Indiresan 1997, §4.2.2, §4.3.3.
 
 use super::description::Discipline;
 use super::transmitter::Order;
@@ -15,13 +15,13 @@ use lastmeter_base::Time;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// How urgent an order is: its queue, then its due date where that counts. The greater goes first.
+/// The urgency of an order: its queue, then its due date if that counts. The greater goes first.
 pub(super) type Rank = (usize, Reverse<Time>);
 
 pub(super) struct Waiting {
     discipline: Discipline,
     queues: Vec<BTreeMap<(Time, u64), Order>>,
-    /// Whose turn it is among FIFO queues.
+    /// The next FIFO queue in the round robin.
     turn: usize,
     arrivals: u64,
 }
@@ -54,7 +54,7 @@ impl Waiting {
         self.queues[at].insert((due, self.arrivals), order);
     }
 
-    /// Which queue goes next.
+    /// The queue that goes next.
     fn front(&self) -> Option<usize> {
         let has = |&at: &usize| !self.queues[at].is_empty();
         match self.discipline {
@@ -76,12 +76,12 @@ impl Waiting {
         self.queues[at].pop_first().map(|(_, order)| order)
     }
 
-    /// The one that would go last.
+    /// The order that would go last.
     pub(super) fn last(&self) -> Option<&Order> {
         self.queues.iter().find(|queue| !queue.is_empty())?.values().next_back()
     }
 
-    /// Takes that one out.
+    /// Removes that one.
     pub(super) fn pop_last(&mut self) -> Option<Order> {
         let queue = self.queues.iter_mut().find(|queue| !queue.is_empty())?;
         queue.pop_last().map(|(_, order)| order)
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn e_46_who_matters_least_is_of_the_lowest_class_and_due_last() {
+    fn e_46_the_least_important_order_has_the_lowest_class_and_the_latest_due_date() {
         let mut waiting = Waiting::new(2, Discipline::Edd);
         [order(0, 0, 9), order(1, 0, 4), order(2, 1, 10)].into_iter().for_each(|o| waiting.push(o));
         assert_eq!(waiting.pop_last().map(|order| order.id), Some(0));

@@ -5,7 +5,7 @@
 //! fabric --> in 1 -->
 //! ```
 //!
-//! With an FPX in front, lookups are made there, and only packets of a class other than 0 see the processor.
+//! With an FPX in front, it does the lookups, and only packets of a class other than 0 pass the processor.
 
 use super::fpx::{Classified, Fpx};
 use super::{Machine, Side};
@@ -20,9 +20,9 @@ pub struct Port {
 }
 
 const DUE: TimerId = TimerId(0);
-/// Where packets come in from lines, for the input side.
+/// Input from the lines, for the input side.
 pub const FROM_LINES: PortId = PortId(0);
-/// Where packets come in from a fabric, for the output side.
+/// Input from the fabric, for the output side.
 pub const FROM_FABRIC: PortId = PortId(1);
 
 impl Port {
@@ -71,7 +71,7 @@ impl Element for Port {
     }
     fn receive(&mut self, cx: &mut Context<'_>, port: PortId, packet: Packet) {
         match (&mut self.fpx, port == FROM_FABRIC) {
-            // Its own input side has looked it up.
+            // The input side has already looked it up.
             (Some(_), true) if packet.class == 0 => cx.send(PortId(0), packet),
             (Some(fpx), false) => fpx.arrive(cx.now(), packet),
             (_, true) => self.machine.arrive(cx.now(), Side::Output, packet),

@@ -1,37 +1,36 @@
-//! The Field Programmable Port Extender: in front of a port processor, it handles ordinary packets.
+//! The Field Programmable Port Extender, in front of a port processor: it handles ordinary packets.
 //!
 //! ```text
 //!                     RAD: region 0, region 1     each with an SRAM and an SDRAM
 //!                           |        |
-//! line card --> [ NID: a switch of four ports, a table of flows on each ] --> switch, port processor
+//! line card --> [ NID: a four-port switch, a flow table on each port ] --> switch, port processor
 //!                     control cells: tables, reprogram memory, reprogram
 //!
-//! packet --> FIPL --> plain:  on to the fabric, past the processor
-//!                 '-> active: to the processor on a circuit of its own, classified already
+//! packet --> FIPL --> plain:  on to the fabric, bypassing the processor
+//!                 '-> active: to the processor on a circuit of its own, already classified
 //! ```
 //!
 //! [`Nid`] routes circuits between its ports by tables that control cells write, and loads modules into the
-//! regions of the RAD while all others go on (D-15, D-16). [`Fpx`] is the part that has time: packets wait for
-//! lookup engines ([`crate::lookup_engines`]), and go on when their next hop is known. Packets of a class other
-//! than 0 match a filter, and go to the processor, which looks nothing up for them (D-14).
+//! regions of the RAD while all others keep running (D-15, D-16). [`Fpx`] is the part that takes time: packets
+//! wait for lookup engines ([`crate::lookup_engines`]) and continue when their next hop is known. Packets of a
+//! class other than 0 match a filter and go to the processor, which does no lookup for them (D-14).
 //!
 //! Source: description of the Dynamically Extensible Router, §2.3, §4.2, §9.1. Deviations: the document gives no
-//! delay of NID and RAD, so they have none but that of the engines; the layout of control cells is not
-//! described, and ours has the same verbs; a packet that has been to the processor does not come to the FPX
-//! again.
+//! delay of NID and RAD, so only the engines take time here. It does not describe the layout of control cells;
+//! ours have the same verbs. A packet that has been to the processor does not return to the FPX.
 
 use crate::lookup_engines::{self, Engines};
 use lastmeter_base::{Duration, Packet, StageId, Time};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Packets that wait for the engines at most.
+/// Most packets waiting for the engines.
 pub const PACKETS_MAX: usize = 1024;
 
-/// Nodes that a lookup passes at most, all of its 32 bits (§9.1).
+/// Most nodes on the path of a lookup, for all 32 bits (§9.1).
 pub const NODES_MOST: u64 = 9;
 
-/// The engines of §9: a word in 10 ns and one of each engine in 80; what hands over is fitted in
-/// `experiments/fipl` to D-136.
+/// The engines of §9: a word in 10 ns, and one request of each engine in 80 ns; the handover time is fitted to
+/// D-136 in `experiments/fipl`.
 pub fn fipl(engines: usize) -> lookup_engines::Options {
     lookup_engines::Options {
         engines,
@@ -46,13 +45,13 @@ pub fn fipl(engines: usize) -> lookup_engines::Options {
 /// The ports of the NID's switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NidPort {
-    /// Towards the router's switch, and the processor before it.
+    /// Towards the router's switch, with the processor in between.
     Switch,
     /// Towards the line card.
     Line,
-    /// The RAD's first region.
+    /// The first region of the RAD.
     Region0,
-    /// Its other one.
+    /// The second region.
     Region1,
 }
 
@@ -62,28 +61,28 @@ impl NidPort {
         [NidPort::Switch, NidPort::Line, NidPort::Region0, NidPort::Region1];
 }
 
-/// What a control cell asks for.
+/// A command in a control cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Cells of a circuit that come in on a port leave by another.
+    /// Cells of a circuit that arrive at a port leave by another.
     Route {
-        /// Where they come in.
+        /// The port at which they arrive.
         from: NidPort,
         /// Their circuit.
         vci: u16,
-        /// Where they leave; `None`: the default.
+        /// The port by which they leave; `None`: the default.
         to: Option<NidPort>,
     },
-    /// A piece of a program for the RAD, into the reprogram memory.
+    /// A piece of a program for the RAD, to be written to the reprogram memory.
     Load {
-        /// Where in the memory; pieces come in order.
+        /// Its offset in the memory; pieces come in order.
         offset: usize,
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// The reprogram memory becomes the module of a region; an empty memory takes the module away.
+    /// Loads the reprogram memory into a region as its module; an empty memory removes the module.
     Reprogram {
-        /// Which region.
+        /// The region.
         region: usize,
     },
 }
@@ -91,22 +90,22 @@ pub enum Control {
 /// A module in a region of the RAD, with its memories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// What it was programmed with.
+    /// Its program.
     pub program: Vec<u8>,
-    /// Words of its static memory, for tables.
+    /// Words of static memory, for tables.
     pub sram: BTreeMap<u32, u32>,
-    /// Words of its dynamic memory, for packets.
+    /// Words of dynamic memory, for packets.
     pub sdram: BTreeMap<u32, u64>,
 }
 
-/// The regions of the RAD; each has a bank of static and one of dynamic memory.
+/// Regions of the RAD; each has a bank of static and one of dynamic memory.
 pub const REGIONS: usize = 2;
-/// Banks of memory of a region.
+/// Memory banks of a region.
 pub const BANKS_A_REGION: usize = 2;
-/// What the reprogram memory holds, in bytes: as much as a Virtex XCV1000E takes, the RAD's device.
+/// Capacity of the reprogram memory in bytes: the configuration of a Virtex XCV1000E, the RAD's device.
 pub const PROGRAM_MAX: usize = 823_000;
 
-/// The Network Interface Device: a switch, its tables, and who loads the RAD (D-15).
+/// The Network Interface Device: a switch with its tables, which also loads the RAD (D-15).
 ///
 /// ```
 /// use lastmeter_host::port_processor::fpx::{Control, Nid, NidPort};
@@ -124,12 +123,12 @@ pub const PROGRAM_MAX: usize = 823_000;
 pub struct Nid {
     tables: [BTreeMap<u16, NidPort>; 4],
     memory: Vec<u8>,
-    /// The modules that are loaded (D-16).
+    /// The loaded modules (D-16).
     pub regions: [Option<Module>; REGIONS],
 }
 
 impl Nid {
-    /// By which port a cell leaves; `None` where it would go to a region without a module, or come from one.
+    /// The port by which a cell leaves; `None` if it would go to a region without a module, or arrives from one.
     pub fn route(&self, from: NidPort, vci: u16) -> Option<NidPort> {
         let to = self.tables[from as usize].get(&vci).copied().unwrap_or(match from {
             NidPort::Line => NidPort::Switch,
@@ -143,10 +142,10 @@ impl Nid {
         (loaded(from) && loaded(to)).then_some(to)
     }
 
-    /// A control cell comes: everything else stays as it was.
+    /// A control cell arrives. Everything that it does not name stays as it is.
     ///
     /// # Errors
-    /// If there is no such region, or a piece does not follow the one before. Nothing has changed then.
+    /// If there is no such region, or a piece does not follow the previous one. Nothing has changed then.
     pub fn control(&mut self, cell: Control) -> Result<(), String> {
         match cell {
             Control::Route { from, vci, to } => {
@@ -168,14 +167,14 @@ impl Nid {
         }
     }
 
-    /// A piece of a program comes.
+    /// A piece of a program arrives.
     ///
     /// # Errors
-    /// If it does not follow the one before, or there is no room.
+    /// If it does not follow the previous one, or there is no room.
     pub fn load(&mut self, offset: usize, bytes: Vec<u8>) -> Result<(), String> {
         let loaded = self.memory.len();
         if offset != loaded {
-            return Err(format!("a piece for {offset} comes where {loaded} bytes are loaded"));
+            return Err(format!("a piece for offset {offset}, but {loaded} bytes are loaded"));
         }
         if bytes.len() > PROGRAM_MAX - loaded {
             return Err(format!("the reprogram memory holds {PROGRAM_MAX} bytes"));
@@ -185,33 +184,33 @@ impl Nid {
     }
 }
 
-/// What happens to a packet behind the FPX.
+/// What happens to a packet after the FPX.
 #[derive(Debug)]
 pub enum Classified {
     /// It proceeds to the fabric.
     Plain(Packet),
-    /// It goes to the processor, which need not look its next hop up.
+    /// It goes to the processor, which does not look up its next hop.
     Active(Packet),
     /// The queue of the engines was full.
     Refused(Packet),
 }
 
-/// Packets that wait for lookup engines, and go on.
+/// Packets that wait for lookup engines, and then continue.
 pub struct Fpx {
     engines: Engines,
     nodes: u64,
     stage: StageId,
-    /// Packets by the numbers of their lookups, and what has ended of them.
+    /// Packets by the numbers of their lookups, and the lookups completed.
     waiting: VecDeque<(u64, Packet)>,
     ended: BTreeMap<u64, lookup_engines::Finished>,
-    asked: u64,
+    requested: u64,
     out: Vec<Classified>,
     plain: u64,
     active: u64,
 }
 
 impl Fpx {
-    /// Engines whose lookups pass so many nodes each, and whose time is that of `stage`.
+    /// Engines whose lookups pass this many nodes each, with their time accounted to `stage`.
     pub fn new(options: lookup_engines::Options, nodes: u64, stage: StageId) -> Fpx {
         let engines = Engines::new(options);
         Fpx {
@@ -220,14 +219,14 @@ impl Fpx {
             stage,
             waiting: VecDeque::new(),
             ended: BTreeMap::new(),
-            asked: 0,
+            requested: 0,
             out: Vec::new(),
             plain: 0,
             active: 0,
         }
     }
 
-    /// A packet comes from the line.
+    /// A packet arrives from the line.
     pub fn arrive(&mut self, now: Time, mut packet: Packet) {
         self.advance(now);
         if self.waiting.len() >= PACKETS_MAX {
@@ -235,23 +234,23 @@ impl Fpx {
             return;
         }
         packet.entered = now;
-        self.waiting.push_back((self.asked, packet));
-        self.asked += 1;
+        self.waiting.push_back((self.requested, packet));
+        self.requested += 1;
         self.engines.lookup(now, self.nodes);
     }
 
-    /// When something happens next.
+    /// When the next event is due.
     pub fn ready_at(&self) -> Option<Time> {
         self.engines.ready_at()
     }
 
-    /// Does what is due; packets leave in order even if a later lookup ends first.
+    /// Handles everything due; packets leave in order even if a later lookup ends first.
     pub fn advance(&mut self, now: Time) {
         self.engines.advance(now);
         self.ended.extend(self.engines.finished().map(|one| (one.number, one)));
         let mut last = Time::START;
         while let Some(one) = self.waiting.front().and_then(|first| self.ended.remove(&first.0)) {
-            let (_, mut packet) = self.waiting.pop_front().expect("a first one was seen");
+            let (_, mut packet) = self.waiting.pop_front().expect("the queue was found not empty");
             let left = one.at.max(last);
             last = left;
             let service = one.latency.min(left - packet.entered);
@@ -268,7 +267,7 @@ impl Fpx {
         }
     }
 
-    /// What goes on, in order.
+    /// The packets that continue, in order.
     pub fn outputs(&mut self) -> std::vec::Drain<'_, Classified> {
         self.out.drain(..)
     }
@@ -283,7 +282,7 @@ impl Fpx {
         self.stage
     }
 
-    /// Packets that went past the processor, and to it.
+    /// Packets that bypassed the processor, and packets that went to it.
     pub fn counts(&self) -> (u64, u64) {
         (self.plain, self.active)
     }
@@ -296,7 +295,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn d_15_every_port_leads_to_every_other_by_its_own_table() {
+    fn d_15_each_port_reaches_every_other_by_its_own_table() {
         let mut nid = Nid::default();
         for region in 0..REGIONS {
             nid.load(0, vec![1]).unwrap();
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn d_16_a_module_is_loaded_in_pieces_and_taken_away_again() {
+    fn d_16_a_module_is_loaded_in_pieces_and_can_be_removed() {
         let mut nid = Nid::default();
         nid.control(Control::Load { offset: 0, bytes: vec![1, 2] }).unwrap();
         assert!(nid.control(Control::Load { offset: 3, bytes: vec![9] }).is_err(), "a gap");
@@ -329,13 +328,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn d_15_no_control_cell_moves_a_flow_that_it_does_not_name(
+        fn d_15_a_control_cell_affects_only_the_flow_that_it_names(
             cells in prop::collection::vec((0_usize..4, 40_u16..60, 0_usize..6, 0_usize..3), 1..60),
         ) {
             let mut nid = Nid::default();
             nid.load(0, vec![1]).unwrap();
             nid.control(Control::Reprogram { region: 0 }).unwrap();
-            // Flows of other circuits, one of them through a module that stays.
+            // Other circuits, one of which passes through a module that stays.
             nid.control(Control::Route {
                 from: NidPort::Line,
                 vci: 70,
@@ -347,7 +346,7 @@ mod tests {
             };
             let before = flows(&nid);
             for (from, vci, to, what) in cells {
-                // Mistakes are refused, and change nothing.
+                // Errors are refused, and change nothing.
                 let port = NidPort::ALL.get(to).copied();
                 drop(nid.control(match what {
                     0 => Control::Route { from: NidPort::ALL[from], vci, to: port },
@@ -359,7 +358,7 @@ mod tests {
         }
 
         #[test]
-        fn d_14_every_packet_goes_on_once_in_order_and_to_whom_its_class_says(
+        fn d_14_every_packet_leaves_once_in_order_and_where_its_class_says(
             classes in prop::collection::vec(0_u8..3, 1..200),
             gap in 0_u64..400,
             engines in 1_usize..=8,

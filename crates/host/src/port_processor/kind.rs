@@ -7,7 +7,7 @@ use lastmeter_base::{Bytes, Duration, Rate, here, one_way};
 use lastmeter_engine::site::{Fabric, Inputs, Moves, NodeKind, Outputs, Ports, Site, own};
 use lastmeter_engine::{Error, PortId, ResourceKind};
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "port-processor",
     family: Family::Node,
@@ -24,18 +24,18 @@ with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> proce
         Param::or("word-swap", ParamKind::Flag, "true")
             .is("whether words of packets are swapped, to work around a fault of the first card"),
         Param::or("fpx", ParamKind::Integer { min: 0, max: 8 }, "0")
-            .is("lookup engines of an FPX in front of the processor; 0: no FPX"),
+            .is("number of lookup engines of an FPX in front of the processor; 0: no FPX"),
     ],
     source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.3, §4.1, \
              §6",
     deviations: &[
-        "What comes from a `fabric` takes the output side, everything else the input side: in the \
-         router the circuit's number says which.",
-        "Virtual output queues stand in the fabric, a virtual interface's queue at its link.",
-        "Interrupts are part of the software's time; cells of two packets never interleave.",
-        "An FPX has no delay but that of its engines, whose lookups pass nine nodes; packets do \
-         not come back to it from the processor.",
-        "The processor's clock does not matter: its software waits for the memory (D-116).",
+        "Packets from a `fabric` take the output side, all others the input side; in the router, \
+         the circuit number decides.",
+        "Virtual output queues are in the fabric; the queue of a virtual interface is at its link.",
+        "Interrupts are part of the software time; cells of two packets never interleave.",
+        "Only the engines of an FPX take time; their lookups pass nine nodes each. Packets do not \
+         return to it from the processor.",
+        "The processor's clock rate does not matter, since its software waits for memory (D-116).",
     ],
     counters: &[
         ("overruns", "packets that lost a cell to a full card"),
@@ -43,9 +43,9 @@ with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> proce
         ("active", "packets that an FPX sent to the processor"),
     ],
     drops: &[
-        ("no buffer", "packets that came when no buffer was free"),
-        ("overrun", "packets that lost a cell for which the card had no room"),
-        ("line full", "packets that came faster than the line carries"),
+        ("no buffer", "packets that arrived when no buffer was free"),
+        ("overrun", "packets that lost a cell because the card was full"),
+        ("line full", "packets that arrived faster than the rate of the line"),
         ("lookup full", "packets that an FPX had no room for"),
     ],
     example: one_way! {
@@ -60,10 +60,10 @@ with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> proce
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
-/// A cell on the line that cells come on.
+/// The line rate when cells arrive on a line.
 const CELL: Bytes = Bytes(53);
 
 /// A port with the profile that it names. Swapping reads and writes the memory once each.
@@ -110,7 +110,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     Ok(Ports { inputs: Inputs::Each(inputs), outputs })
 }
 
-/// The FPX in front.
+/// The FPX in front of the processor.
 fn lookups(engines: usize, site: &mut Site<'_>) -> Fpx {
     let stage = site.stage("FIPL", None);
     let mut options = fpx::fipl(engines);

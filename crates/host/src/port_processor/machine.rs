@@ -1,4 +1,4 @@
-//! The port processor itself: who holds bus and memory, and whose turn is next.
+//! The port processor itself: arbitration of bus and memory.
 
 use super::{CELL, Names, Options, Side};
 use crate::machine::Output;
@@ -6,7 +6,7 @@ use lastmeter_base::{Bytes, Duration, Packet, StageId, Time};
 use lastmeter_engine::{Meter, PortId};
 use std::collections::VecDeque;
 
-/// Packets that may wait for the end of the one that is arriving.
+/// Most packets waiting for the end of the one that is arriving.
 const LINE_MAX: usize = 64;
 
 /// A port processor.
@@ -47,14 +47,14 @@ const LINE_MAX: usize = 64;
 pub struct Machine {
     options: Options,
     names: Names,
-    /// When the next cell of the packet that arrives comes, and how many are left.
+    /// When the next cell of the arriving packet is due, and how many are left.
     arriving: Option<(Time, u64)>,
     line: VecDeque<(Packet, Side)>,
-    /// Packets with cells in the FIFO; the last of them may still arrive.
+    /// Packets with cells in the FIFO; the last one may still be arriving.
     receiving: VecDeque<Receiving>,
-    /// Cells in the FIFO when the burst out of it began, with those that have come since.
+    /// Cells in the FIFO when the current burst out of it began, plus those that have arrived since.
     fifo: u64,
-    /// When the burst out of the FIFO began and how long it takes.
+    /// When the burst out of the FIFO began, and its duration.
     leaving: Option<(Time, Duration)>,
     buffers_free: u64,
     received: VecDeque<(Packet, Side, Fate)>,
@@ -84,7 +84,7 @@ const RECEIVE: usize = 0;
 const SEND: usize = 1;
 const CPU: usize = 2;
 
-/// Whether a packet that has been received is whole.
+/// Whether a packet that has been received is complete.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Whole,
@@ -98,35 +98,35 @@ struct Receiving {
     kept: u64,
     in_fifo: u64,
     fate: Fate,
-    /// Whether its last cell has come.
+    /// Whether its last cell has arrived.
     complete: bool,
-    /// Bursts so far, and the cells of the one under way.
+    /// Bursts so far, and the cells of the current one.
     served: Duration,
     moving: u64,
 }
 
-/// What the processor does for a packet.
+/// The processor's work on a packet.
 struct Work {
     packet: Packet,
     fate: Fate,
     started: Time,
     /// When its last step ended.
     since: Time,
-    /// For each stage of the processor's, in the order of [`Names::process`], how long the packet
-    /// was served and how long it waited between steps.
+    /// For each of the processor's stages, in the order of [`Names::process`], how long the packet was served and
+    /// how long it waited between steps.
     spent: [(Duration, Duration); 3],
     steps: VecDeque<(usize, Step)>,
 }
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// Waits for a number of bus operations, of a number of words in all, one after the other.
+    /// Waits for a number of bus operations, one after the other, with this many words in all.
     Operations(u64, u64),
-    /// Works, and uses the memory, for so long.
+    /// Computes, and uses the memory, for this long.
     Software(Duration),
 }
 
-/// Places of the processor's stages in [`Names::process`].
+/// Indices of the processor's stages in [`Names::process`].
 const SOFTWARE: usize = 0;
 const LOOKUP: usize = 1;
 const SWAP: usize = 2;
@@ -141,11 +141,14 @@ struct Sending {
 }
 
 impl Machine {
-    /// A port at rest. Panics if options are beyond what they may be.
+    /// A port at rest. Panics if an option is out of range.
     pub fn new(options: Options, names: Names) -> Machine {
         assert!(options.batch > 0 && options.fifo >= options.batch, "the FIFO holds a burst");
-        assert!(options.buffers > 0, "a port needs a buffer");
-        assert!(!options.quantum.is_zero() && !options.cell_gap.is_zero(), "nothing takes no time");
+        assert!(options.buffers > 0, "a port needs at least one buffer");
+        assert!(
+            !options.quantum.is_zero() && !options.cell_gap.is_zero(),
+            "quantum and cell gap are more than zero"
+        );
         Machine {
             arriving: None,
             line: VecDeque::new(),
@@ -174,8 +177,8 @@ impl Machine {
         }
     }
 
-    /// The first cell of a packet comes in, after what was due before; the circuit that it comes on
-    /// says for which side of the router it is (D-63).
+    /// The first cell of a packet arrives, after everything due earlier has been handled. Its circuit determines
+    /// the side of the router (D-63).
     pub fn arrive(&mut self, now: Time, side: Side, packet: Packet) {
         self.advance(now);
         if self.line.len() >= LINE_MAX {
@@ -187,7 +190,7 @@ impl Machine {
         self.grant(now);
     }
 
-    /// When something happens next.
+    /// When the next event is due.
     pub fn ready_at(&self) -> Option<Time> {
         let cell = self.arriving.map(|(next, _)| next);
         let ends =
@@ -195,14 +198,14 @@ impl Machine {
         ends.flatten().min()
     }
 
-    /// Does everything that is due by `now`.
+    /// Handles everything due by `now`.
     pub fn advance(&mut self, now: Time) {
         while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             self.step(due);
         }
     }
 
-    /// What the machine wants done outside, in order.
+    /// The machine's effects on the outside world, in order.
     pub fn outputs(&mut self) -> std::vec::Drain<'_, Output> {
         self.outputs.drain(..)
     }
@@ -218,12 +221,12 @@ impl Machine {
         self.overruns
     }
 
-    /// What bus, memory and processor did.
+    /// The times of bus, memory and processor.
     pub fn meters(&self) -> impl Iterator<Item = &Meter> {
         [&self.meters.bus, &self.meters.memory, &self.meters.cpu].into_iter()
     }
 
-    /// One instant: what ends, then what can begin.
+    /// One instant: first what ends, then what can begin.
     fn step(&mut self, now: Time) {
         if self.bus == Some(now) {
             self.bus = None;
@@ -253,7 +256,7 @@ impl Machine {
         self.grant(now);
     }
 
-    /// Begins with the next packet on the line, if the one before has arrived.
+    /// Begins the next packet on the line, if the previous one has arrived.
     fn begin(&mut self, now: Time) {
         while self.arriving.is_none() {
             let Some((mut packet, side)) = self.line.pop_front() else { return };
@@ -278,7 +281,7 @@ impl Machine {
         }
     }
 
-    /// A cell comes in.
+    /// A cell arrives.
     fn cell(&mut self, now: Time) {
         let Some((_, left)) = self.arriving else { return };
         let left = left - 1;
@@ -297,7 +300,7 @@ impl Machine {
             return;
         }
         self.arriving = None;
-        // What has lost all of its cells never reaches the memory.
+        // A packet that has lost all of its cells never reaches the memory.
         if let Some(lost) = self.receiving.pop_back_if(|last| last.kept == 0) {
             self.overrun(lost.packet);
         }
@@ -305,7 +308,7 @@ impl Machine {
         self.begin(now);
     }
 
-    /// Cells that the burst under way has taken out of the FIFO by now: they leave it one by one.
+    /// Cells that the current burst has taken out of the FIFO by now: they leave it one by one.
     fn gone(&self, now: Time) -> u64 {
         let moving = self.receiving.front().map_or(0, |front| front.moving);
         let gone = |(began, took): (Time, Duration)| {
@@ -332,7 +335,7 @@ impl Machine {
         self.finish_receiving(now);
     }
 
-    /// The first packet of those in the FIFO is in memory, if all of its cells have come and gone.
+    /// The first packet of those in the FIFO is in memory, if all of its cells have arrived and left the FIFO.
     fn finish_receiving(&mut self, now: Time) {
         let done = |front: &mut Receiving| front.complete && front.in_fifo == 0;
         let Some(front) = self.receiving.pop_front_if(done) else { return };
@@ -360,7 +363,7 @@ impl Machine {
         self.outputs.push(Output::Send(PortId(0), packet));
     }
 
-    /// A step of the processor has ended; with its last the packet proceeds.
+    /// A step of the processor has ended; after its last step the packet proceeds.
     fn worked(&mut self, now: Time) {
         self.meters.cpu.rest(now);
         let Some(work) = self.work.take_if(|work| work.steps.is_empty()) else { return };
@@ -382,11 +385,11 @@ impl Machine {
         self.sending.push_back(Sending { packet, cells_left, started: None, served, moving: 0 });
     }
 
-    /// Lets those begin that can, in turn.
+    /// Starts whatever can begin, in turn.
     fn grant(&mut self, now: Time) {
-        let mut asked = 0;
-        while asked < 3 {
-            let who = (self.turn + asked) % 3;
+        let mut idle = 0;
+        while idle < 3 {
+            let who = (self.turn + idle) % 3;
             let began = self.running[who].is_none()
                 && match who {
                     RECEIVE => self.receive_burst(now),
@@ -395,9 +398,9 @@ impl Machine {
                 };
             if began {
                 self.turn = (who + 1) % 3;
-                asked = 0;
+                idle = 0;
             } else {
-                asked += 1;
+                idle += 1;
             }
         }
         let waits = self.work.is_some() || !self.received.is_empty() || !self.clock_left.is_zero();
@@ -436,7 +439,7 @@ impl Machine {
         true
     }
 
-    /// A burst of the card, if bus and memory are free: how long it takes.
+    /// A burst of the card, if bus and memory are free: its duration.
     fn burst(&mut self, now: Time, cells: u64, who: usize) -> Option<Duration> {
         if self.bus.is_some() || self.memory.is_some() {
             return None;
@@ -464,7 +467,7 @@ impl Machine {
         self.meters.memory.moved(bytes);
     }
 
-    /// The processor's next step: the clock's work first, then the packet's.
+    /// The processor's next step: clock work first, then the packet's.
     fn work(&mut self, now: Time) -> bool {
         if !self.clock_left.is_zero() {
             let Some(took) = self.software(now, self.clock_left, self.names.clock) else {
@@ -477,7 +480,7 @@ impl Machine {
             self.work = self.received.pop_front().map(|(packet, side, fate)| {
                 let steps = self.steps(packet.len, side, fate);
                 if fate == Fate::Whole {
-                    // What is swapped is read and written.
+                    // Swapped data is read and written.
                     self.meters.memory.moved(Bytes(2 * self.options.swapped(packet.len).0));
                 }
                 let spent = [(Duration::ZERO, Duration::ZERO); 3];
@@ -503,8 +506,8 @@ impl Machine {
         true
     }
 
-    /// What the processor does for a packet; one that is damaged it only takes and throws away. The
-    /// output side looks nothing up: the input side has, and the circuit says the result.
+    /// The processor's work on a packet; a damaged one is only read and discarded. The output side does no lookup:
+    /// the input side has, and the circuit gives the result.
     fn steps(&self, len: Bytes, side: Side, fate: Fate) -> VecDeque<(usize, Step)> {
         let Options { receive, send, software, lookup, memory, .. } = &self.options;
         let operations = |words: &[u64]| {
@@ -583,7 +586,7 @@ mod tests {
         Machine::new(options, names)
     }
 
-    /// Packets sent and dropped of `count` of these lengths, one each `gap`, and what is held then.
+    /// Packets sent and dropped of `count` with these lengths, one every `gap`, and packets held at the end.
     fn offer(options: Options, lens: &[u64], gap: Duration) -> (u64, u64, u64) {
         let mut port = port(options);
         let (mut sent, mut dropped, mut now) = (0, 0, Time::START);
@@ -602,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_at_900_thousand_a_second_is_that_at_saturation_d_110() {
+    fn the_rate_at_900_thousand_packets_per_second_is_that_at_saturation_d_110() {
         let rate = |offered: u64| {
             let count = offered as usize / 20;
             let gap = Duration::from_ps(1_000_000_000_000 / offered);
@@ -612,7 +615,7 @@ mod tests {
         assert!((flood / knee - 1.0).abs() < 0.01, "{knee} {flood}");
     }
 
-    /// What word swap and memory cost a packet of 1912 bytes (D-113).
+    /// The cost of word swap and memory accesses for a packet of 1912 bytes (D-113).
     #[test]
     fn without_word_swap_and_with_twice_the_memory_more_is_forwarded() {
         let rate = |options: Options| {

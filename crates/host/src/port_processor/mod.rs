@@ -1,4 +1,4 @@
-//! A port of a router whose card, bus, memory and processor wait for each other: the Smart Port Card.
+//! A router port whose card, bus, memory and processor wait for each other: the Smart Port Card.
 //!
 //! ```text
 //!              card                         PCI + memory            processor
@@ -10,49 +10,49 @@
 //! from a fabric (output side): card to memory, swap,         software, memory to card --> line
 //! ```
 //!
-//! The circuit that a packet comes on says which of the two code paths it takes (D-60, D-63). All of
-//! the data path is the card's driver; what is done periodically, distributed queueing, goes before
-//! it (D-62). Virtual output queues and their rates stand in the fabric (`lastmeter_lan::fabric`,
-//! D-65); the queue of each virtual interface stands at its link (D-66).
+//! The circuit on which a packet arrives determines which of the two code paths it takes (D-60, D-63). The whole
+//! data path runs in the card's driver; periodic work, distributed queueing, has priority over it (D-62). Virtual
+//! output queues and their rates are in the fabric (`lastmeter_lan::fabric`, D-65); the queue of each virtual
+//! interface is at its link (D-66).
 //!
-//! Three ask for the bus and the memory, and take turns: the card that writes what arrives, the card
-//! that reads what leaves, the processor. A burst holds the bus for its operation's own cycles, its wait
-//! cycles and a cycle for each word; it holds the memory for the first two and for as long as its bytes
-//! take there. The processor waits for each of its operations on the bus, and its software holds the
-//! memory, of which it is in want all the time. Cells leave the FIFO one by one as a burst goes on.
+//! Three parties request the bus and the memory, and take turns: the card writing what arrives, the card reading
+//! what leaves, and the processor. A burst holds the bus for the operation's own cycles, its wait cycles and one
+//! cycle per word; it holds the memory for the first two and for as long as its bytes take there. The processor
+//! waits for each of its operations on the bus, and its software holds the memory, which it uses all the time.
+//! Cells leave the FIFO one by one during a burst.
 //!
-//! With an FPX in front ([`fpx`]) lookups are made there, and the processor has only what is special (D-14 to
+//! With an FPX in front ([`fpx`]), lookups are made there, and the processor handles only special packets (D-14 to
 //! D-16).
 //!
-//! A buffer belongs to a packet from its first cell until its last has left again. So a port that cannot
-//! keep up takes no more packets, and those that it does not take cross nothing: it has no livelock
-//! (D-69). A packet that was taken and lost a cell on the way into the FIFO crosses in vain.
+//! A buffer belongs to a packet from its first cell until its last cell has left. So an overloaded port accepts no
+//! more packets, and refused packets use neither bus nor memory: it has no livelock (D-69). A packet that was
+//! accepted but lost a cell at the FIFO still crosses the bus, in vain.
 //!
 //! | Option        | Unit   | Meaning                                                              |
 //! |---------------|--------|----------------------------------------------------------------------|
-//! | `cycle`       | time   | of the PCI bus                                                       |
-//! | `operation`   | cycles | that an operation takes besides its words                            |
-//! | `wait`        | cycles | that an operation waits under load                                   |
-//! | `word`        | size   | what the bus moves in a cycle                                        |
-//! | `memory`      | per B  | what a byte costs each time that it crosses the memory bus           |
-//! | `receive`, `send` | words | of the operations for a packet besides its data                   |
-//! | `batch`       | cells  | that a burst moves at most                                           |
-//! | `fifo`        | cells  | that the card holds; a cell more is lost                             |
-//! | `buffers`     |        | packets that the port holds at most, each with its descriptor        |
-//! | `cell_gap`    | time   | from one cell of a packet to the next, as they arrive                |
-//! | `software`    | time   | of the processor for a packet                                        |
-//! | `lookup`      | time   | of the processor for its next hop                                    |
-//! | `swap`        |        | what of a packet is not swapped by `software`; `None`: nothing is swapped |
-//! | `clock`       | time   | a period, and the processor's work in each: distributed queueing     |
-//! | `free`        |        | whether the card's bursts in and out take no time, to see what that buys |
+//! | `cycle`       | time   | cycle of the PCI bus                                                 |
+//! | `operation`   | cycles | overhead of a bus operation, without its words                       |
+//! | `wait`        | cycles | wait cycles of a bus operation under load                            |
+//! | `word`        | size   | data per bus cycle                                                   |
+//! | `memory`      | per B  | cost of a byte for each crossing of the memory bus                   |
+//! | `receive`, `send` | words | in each bus operation for a packet, besides its data              |
+//! | `batch`       | cells  | largest burst                                                        |
+//! | `fifo`        | cells  | capacity of the card; a cell beyond it is lost                       |
+//! | `buffers`     |        | most packets in the port, each with its descriptor                   |
+//! | `cell_gap`    | time   | from one cell of a packet to the next, on arrival                    |
+//! | `software`    | time   | processor time per packet                                            |
+//! | `lookup`      | time   | processor time per lookup                                            |
+//! | `swap`        |        | length of a packet that is not swapped by `software`; `None`: no swapping |
+//! | `clock`       | time   | a period, and the processor time in each: distributed queueing       |
+//! | `free`        |        | whether the card's bursts in and out take no time, to see their effect |
 //!
-//! A descriptor has 16 bytes, four words of the bus (D-67): `receive` and `send` begin with reading one.
-//! The buffer of a packet has its descriptor's number (D-68), so a count of free ones is all that is
-//! needed here.
+//! A descriptor has 16 bytes, four words of the bus (D-67); `receive` and `send` begin with reading one. A
+//! packet's buffer has the number of its descriptor (D-68), so counting free buffers is sufficient here.
 //!
 //! Source: description of the Dynamically Extensible Router, sections 2.3, 4.1 and 6 (D-09, D-10, D-12,
-//! D-60 to D-70, D-106 to D-116). Deviations: interrupts are not modelled, the software's time contains them;
-//! an operation waits as long when nobody else is there; cells of two packets never interleave.
+//! D-60 to D-70, D-106 to D-116). Deviations: interrupts are not modelled separately, since the software time
+//! includes them; the wait cycles of an operation are the same without contention; cells of two packets never
+//! interleave.
 
 mod element;
 pub mod fpx;
@@ -65,45 +65,45 @@ pub use machine::Machine;
 use lastmeter_base::{Bytes, Duration, PerByte, StageId};
 use lastmeter_engine::ResourceId;
 
-/// What a cell carries of a packet.
+/// Payload of a cell.
 pub const CELL: Bytes = Bytes(48);
-/// What AAL5 adds to a packet.
+/// Length of the AAL5 trailer.
 pub const TRAILER: Bytes = Bytes(8);
 
-/// What a port is; see the top of the file.
+/// Parameters of a port; see the top of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Of the PCI bus.
+    /// Cycle of the PCI bus.
     pub cycle: Duration,
-    /// Cycles of an operation besides its words.
+    /// Cycles of overhead per operation, without its words.
     pub operation: u64,
-    /// Cycles that it waits.
+    /// Wait cycles per operation.
     pub wait: u64,
-    /// What the bus moves in a cycle.
+    /// Data per bus cycle.
     pub word: Bytes,
-    /// A byte's crossing of the memory bus.
+    /// Cost of a byte crossing the memory bus.
     pub memory: PerByte,
-    /// Words of each operation when a packet comes in, besides its data.
+    /// Words of each operation on an arriving packet, besides its data.
     pub receive: Vec<u64>,
-    /// Words of each operation when it goes out.
+    /// Words of each operation on a departing packet, besides its data.
     pub send: Vec<u64>,
-    /// Cells of a burst at most, at least one.
+    /// Largest burst in cells, at least one.
     pub batch: u64,
-    /// Cells that the card holds, at least `batch`.
+    /// Capacity of the card in cells, at least `batch`.
     pub fifo: u64,
-    /// Packets that the port holds, at least one.
+    /// Most packets in the port, at least one.
     pub buffers: u64,
     /// From one cell of a packet to the next.
     pub cell_gap: Duration,
-    /// The processor's time for a packet.
+    /// Processor time per packet.
     pub software: Duration,
-    /// Its time for the next hop.
+    /// Processor time per lookup.
     pub lookup: Duration,
-    /// Bytes that are not swapped, where the rest of the buffer is.
+    /// Bytes of a packet that are not swapped while the rest of the buffer is.
     pub swap: Option<Bytes>,
     /// A clock's period, and the work in each.
     pub clock: Option<(Duration, Duration)>,
-    /// How long the processor's software holds the memory at a time.
+    /// How long the software holds the memory at a time.
     pub quantum: Duration,
     /// Whether bursts into the memory, and out of it, take [`Options::INSTANT`].
     pub free: [bool; 2],
@@ -112,24 +112,24 @@ pub struct Options {
 /// A port as its profile describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// What it is.
+    /// Its parameters.
     pub options: Options,
     /// Where its constants come from.
     pub source: String,
 }
 
-/// Which code path a packet takes (D-63).
+/// The code path of a packet (D-63).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It comes from the line: its next hop is looked up.
+    /// From the line: its next hop is looked up.
     Input,
-    /// It comes from an FPX, which has looked its next hop up and says so by the circuit.
+    /// From an FPX, which has looked up its next hop; the circuit gives the result.
     Classified,
-    /// It comes from the fabric.
+    /// From the fabric.
     Output,
 }
 
-/// What bus, memory, processor and the stages are called in the books.
+/// Names of bus, memory, processor and stages in the books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
     /// The PCI bus.
@@ -140,7 +140,7 @@ pub struct Names {
     pub cpu: ResourceId,
     /// From the first cell until the packet is in memory.
     pub receive: StageId,
-    /// What the processor does for a packet: software with its operations on the bus, lookup, swap.
+    /// The processor's work on a packet: software with its bus operations, lookup, swap.
     pub process: [StageId; 3],
     /// From then until its last cell has left the memory.
     pub send: StageId,
@@ -158,11 +158,11 @@ impl Names {
 }
 
 impl Options {
-    /// What takes no time still takes this.
+    /// What takes no time still takes this long.
     pub const INSTANT: Duration = Duration::from_ps(1);
 
-    /// With a memory that is `numerator / denominator` times as fast: all that the processor does waits
-    /// for it, so that is as many times as fast, too (D-10, D-116).
+    /// With a memory that is `numerator / denominator` times as fast. The processor's work always waits for the
+    /// memory, so it becomes faster by the same factor (D-10, D-116).
     #[must_use]
     pub fn with_memory_speed(mut self, (numerator, denominator): (u64, u64)) -> Options {
         let scaled = |time: Duration| time.scale_ceil(denominator, numerator);
@@ -173,17 +173,17 @@ impl Options {
         self
     }
 
-    /// Cells of a packet.
+    /// Number of cells of a packet.
     pub fn cells(len: Bytes) -> u64 {
         (len + TRAILER).0.div_ceil(CELL.0)
     }
 
-    /// Operations on the bus for a packet of one cell.
+    /// Bus operations for a packet of one cell.
     pub fn operations(&self) -> u64 {
         2 + (self.receive.len() + self.send.len()) as u64
     }
 
-    /// Cycles of the bus for a packet of one cell, without and with waiting (D-114).
+    /// Bus cycles for a packet of one cell, without and with wait cycles (D-114).
     pub fn cycles(&self) -> (u64, u64) {
         let data = 2 * CELL.0.div_ceil(self.word.0);
         let words: u64 = self.receive.iter().chain(&self.send).sum();
@@ -191,19 +191,19 @@ impl Options {
         (own, own + self.operations() * self.wait)
     }
 
-    /// What of a packet of `len` crosses the memory bus twice more, read and written by the processor.
+    /// Bytes of a packet of `len` that cross the memory bus twice more, read and written by the processor.
     pub fn swapped(&self, len: Bytes) -> Bytes {
         let buffer = Options::cells(len) * CELL.0;
         self.swap.map_or(Bytes::ZERO, |kept| Bytes(buffer.saturating_sub(kept.0)))
     }
 
-    /// The processor's software for a packet of `len`.
+    /// Software time for a packet of `len`.
     pub fn work(&self, len: Bytes) -> Duration {
         let swapped = self.swapped(len);
         self.software + self.lookup + self.memory.time_for(Bytes(2 * swapped.0))
     }
 
-    /// The time of a packet when nothing overlaps: a port that is busy all the time takes no longer.
+    /// Time per packet when nothing overlaps; a saturated port takes no longer.
     ///
     /// 3.76 us on the bus and as much in software, for a packet of 40 bytes (D-115):
     ///
@@ -232,8 +232,7 @@ impl Options {
         time + self.cycle * cycles
     }
 
-    /// A bus operation of so many words: for how long it holds the bus, and the memory where its
-    /// words go there.
+    /// A bus operation with this many words: how long it holds the bus, and the memory if its words go there.
     fn burst(&self, words: u64) -> (Duration, Duration) {
         let own = self.cycle * (self.operation + self.wait);
         let bus = own + self.cycle * words;

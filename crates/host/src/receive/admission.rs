@@ -1,11 +1,11 @@
-//! Which packets get in: early drop, tags, budgets of flows. On the host, or on the adapter, where
-//! dropping costs the host nothing.
+//! Admission: early drop, tags, budgets of flows. It runs on the host, or on the adapter, where dropping costs the
+//! host nothing.
 //!
 //! | admission | admits | id |
 //! |---|---|---|
 //! | [`EarlyDrop`] | while a buffer is free | E-100; on the adapter: drop-in-adapter, E-105 |
 //! | [`Tags`] | by class: the lower the class, the more buffers must be free | E-131 |
-//! | [`Budgets`] | a quota per flow and period; more only while buffers are plenty | E-132 |
+//! | [`Budgets`] | a quota per flow and period; more only while buffers are plentiful | E-132 |
 
 use super::{Admission, View};
 use lastmeter_base::{Duration, Packet, Time};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Refuses a packet for which no buffer is free.
 ///
-/// Source: Indiresan 1997, §7.2.2 (`ERR_NOBUFS`). On the adapter it is what DEFTA does (§7.2.3).
+/// Source: Indiresan 1997, §7.2.2 (`ERR_NOBUFS`). On the adapter it is DEFTA (§7.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyDrop;
 
@@ -23,12 +23,12 @@ impl Admission for EarlyDrop {
     }
 }
 
-/// Selective discard: under overload, what matters least goes first.
+/// Selective discard: under overload, the least important packets are dropped first.
 ///
-/// Source: Indiresan 1997, §8.2, left open there; the thresholds are our choice.
+/// Source: Indiresan 1997, §8.2, where it is left open; the thresholds are ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tags {
-    /// Free buffers that a packet of each class needs; classes beyond the last are as the last.
+    /// Number of buffers that must be free for each class; classes beyond the last are treated as the last.
     pub free_min: Vec<u64>,
 }
 
@@ -39,13 +39,13 @@ impl Admission for Tags {
     }
 }
 
-/// Flows that are remembered at once; one more and the period begins anew.
+/// Most flows remembered at once; one more starts a new period.
 pub const FLOWS_MAX: usize = 4096;
 
-/// A budget of packets per period for each flow, and the rest for any flow.
+/// A budget of packets per period for each flow; what is left over is open to any flow.
 ///
-/// Source: Indiresan 1997, §8.2, left open there. A flow beyond its budget gets in only while more
-/// than half of the buffers are free, so that nobody's budget is used up by others.
+/// Source: Indiresan 1997, §8.2, where it is left open. A flow beyond its budget is admitted only while more than
+/// half of the buffers are free, so that it cannot use up the budget of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budgets {
     period: Duration,

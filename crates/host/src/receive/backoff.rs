@@ -1,39 +1,38 @@
-//! Adaptive backoff: the adapter interrupts less often while the host says that it is overloaded
-//! (E-104).
+//! Adaptive backoff: the adapter interrupts less often while the host signals overload (E-104).
 //!
-//! | state            | host says overload             | host says low load                |
+//! | state            | host signals overload          | host signals low load             |
 //! |------------------|--------------------------------|-----------------------------------|
 //! | normal, period 0 | period = `period_min`          | -                                 |
 //! | backed off       | period x `factor`, at most max | period x `restore`; normal if less than min |
 //!
-//! The host says overload when fewer than a quarter of the interface's buffers are free, and leaves
-//! the interrupt handler at once; otherwise it says low load when it leaves. One word an interrupt:
-//! the document does not say how often it does.
+//! The host signals overload when fewer than a quarter of the interface's buffers are free, and leaves the
+//! interrupt handler at once; otherwise it signals low load when it leaves. There is one signal per interrupt; the
+//! document does not say how often it signals.
 //!
 //! Source: Indiresan 1997, §7.2.3 and §7.4.2 (`CTRL_BACKOFF_ENABLE`).
 
 use super::{Place, Policy, View};
 use lastmeter_base::{Duration, Time};
 
-/// The parameters of `CTRL_BACKOFF_ENABLE`, and the quota of an interrupt.
+/// The parameters of `CTRL_BACKOFF_ENABLE`, and the quota per interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// `I_min`: the first period, and the least.
+    /// `I_min`: the first and shortest period.
     pub period_min: Duration,
     /// `I_max`: the longest period.
     pub period_max: Duration,
-    /// `b`, above 1, as numerator and denominator.
+    /// `b`, more than 1, as numerator and denominator.
     pub factor: (u64, u64),
-    /// `r`, below 1, as numerator and denominator.
+    /// `r`, less than 1, as numerator and denominator.
     pub restore: (u64, u64),
-    /// `Q`: most commands an interrupt.
+    /// `Q`: most commands per interrupt.
     pub quota: u64,
 }
 
-/// Which share of the buffers must be free: a quarter (§7.2.3, "chosen empirically").
+/// The share of the buffers that must be free: a quarter (§7.2.3, "chosen empirically").
 pub const FREE_MIN: (u64, u64) = (1, 4);
 
-/// Interrupts that come less often under overload.
+/// Interrupts that become less frequent under overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     parameters: Parameters,
@@ -42,10 +41,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// In normal mode. Panics if the factors are on the wrong side of 1.
+    /// In normal mode. Panics if a factor is on the wrong side of 1, or `period_min` is zero.
     pub fn new(parameters: Parameters) -> Backoff {
         let Parameters { factor, restore, period_min, .. } = parameters;
-        assert!(factor.0 > factor.1 && restore.0 < restore.1, "backing off must go both ways");
+        assert!(
+            factor.0 > factor.1 && restore.0 < restore.1,
+            "the period must be able to grow and to shrink"
+        );
         assert!(!period_min.is_zero(), "a period of zero does not grow");
         Backoff { parameters, period: Duration::ZERO, last: None }
     }
@@ -67,13 +69,13 @@ impl Backoff {
     /// assert_eq!(adapter.period(), Duration::from_us(1_500));
     /// adapter.indicate(false);
     /// adapter.indicate(false);
-    /// assert_eq!(adapter.period(), Duration::ZERO); // 0.96 ms is below the least.
+    /// assert_eq!(adapter.period(), Duration::ZERO); // 0.96 ms is less than `period_min`.
     /// ```
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// The host says that it is overloaded, or that it is not.
+    /// The host signals overload, or low load.
     pub fn indicate(&mut self, overload: bool) {
         let Parameters { period_min, period_max, factor, restore, .. } = self.parameters;
         self.period = match overload {

@@ -1,14 +1,14 @@
-//! The adapter's control interface: the commands of Table 7.1, under their names (E-99).
+//! The adapter's control interface: the commands of Table 7.1, under the names there (E-99).
 //!
 //! | command | effect |
 //! |---|---|
-//! | `CTRL_CREATE_PERIODIC`, `CTRL_CLEAR_PERIODIC` | begin and end a stream of regular packets |
+//! | `CTRL_CREATE_PERIODIC`, `CTRL_CLEAR_PERIODIC` | start and stop a stream of periodic packets |
 //! | `CTRL_MODE_POLL`, `CTRL_MODE_INTR` | never interrupt; interrupt (default) |
-//! | `CTRL_HOST_INTR_CTRL_ON`, `_OFF` | the host switches interrupts; the adapter decides (default) |
-//! | `CTRL_BACKOFF_ENABLE`, `_DISABLE` | back off under overload |
+//! | `CTRL_HOST_INTR_CTRL_ON`, `_OFF` | the host enables and disables interrupts; the adapter decides (default) |
+//! | `CTRL_BACKOFF_ENABLE`, `_DISABLE` | back off under overload; do not |
 //!
-//! Source: Indiresan 1997, Table 7.1 and §7.2.1. The document does not say what happens where two
-//! modes are on at once; here the last command wins.
+//! Source: Indiresan 1997, Table 7.1 and §7.2.1. The document does not say what happens when two modes are on at
+//! once; here the last command wins.
 
 use super::backoff::{Backoff, Parameters};
 use super::explicit::Explicit;
@@ -24,7 +24,7 @@ use lastmeter_base::Draw;
 pub enum Command {
     /// Create a periodic packet generation process.
     CreatePeriodic(Duration, Bytes),
-    /// Terminate it.
+    /// Terminate that process.
     ClearPeriodic,
     /// The adapter does not interrupt.
     ModePoll,
@@ -36,7 +36,7 @@ pub enum Command {
     HostIntrCtrlOff,
     /// Back off under overload.
     BackoffEnable(Parameters),
-    /// Do not.
+    /// Do not back off under overload.
     BackoffDisable,
 }
 
@@ -68,13 +68,13 @@ impl Command {
     }
 }
 
-/// What the host does in its turn, which no command says.
+/// The host's own parameters, which no command sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Driver {
-    /// Most commands in a row.
+    /// Most commands handled in a row.
     pub poll_quota: u64,
-    /// The period of a polling clock, or the interval until interrupts are on again; zero polls
-    /// continuously.
+    /// The period of a polling clock, or the interval until interrupts are enabled again; zero means continuous
+    /// polling.
     pub interval: Duration,
 }
 
@@ -86,7 +86,7 @@ enum Mode {
     Backoff(Parameters),
 }
 
-/// An adapter's mode and traffic, as commands have set them.
+/// An adapter's mode and traffic, as set by commands.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Duration};
@@ -110,7 +110,7 @@ impl Default for Adapter {
 }
 
 impl Adapter {
-    /// Obeys a command.
+    /// Executes a command.
     pub fn control(&mut self, command: Command) {
         self.mode = match command {
             Command::CreatePeriodic(gap, len) => {
@@ -130,13 +130,13 @@ impl Adapter {
         };
     }
 
-    /// The traffic that it makes.
+    /// The traffic that it generates.
     pub fn traffic(&self) -> Option<Arrivals> {
         let (gap, len) = self.periodic?;
         Some(Arrivals { gap: Draw::Constant(gap), len, flows: 1, start: Time::START + gap })
     }
 
-    /// How it and its driver then work together.
+    /// The resulting cooperation of adapter and driver.
     pub fn policy(&self, driver: Driver) -> Box<dyn Policy> {
         let Driver { poll_quota: quota, interval } = driver;
         match self.mode {

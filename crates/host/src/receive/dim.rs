@@ -1,26 +1,24 @@
-//! Linux's dynamic interrupt moderation: the adapter's coalescing follows what traffic gains by it
-//! (E-106).
+//! Linux's dynamic interrupt moderation: the adapter's coalescing adapts to the measured traffic (E-106).
 //!
-//! | state       | sample not the same as before                  | next |
+//! | state       | sample differs from the previous one           | next |
 //! |-------------|------------------------------------------------|------|
-//! | left, right | worse or the same: turn round; else one step   | parked on top, or tired after ten steps |
-//! | on top      | leave: left, or right from the lowest profile  | left or right |
-//! | tired       | counts ten samples, then leaves as from the top | left or right |
+//! | left, right | worse or the same: turn round; otherwise a step further | on top, or tired after ten steps |
+//! | on top      | leave it: left, or right from the lowest profile | left or right |
+//! | tired       | wait for ten samples, then leave as from the top | left or right |
 //!
-//! A sample is what 64 events brought. More bytes are better; where bytes are the same (within
-//! 10 %), more packets are; where those are, fewer events.
+//! A sample covers 64 events. More bytes are better; if bytes are the same (within 10 %), more packets are better;
+//! if those are the same, fewer events are.
 //!
-//! Source: Linux, `lib/dim/dim.c`, `net_dim.c`, `include/linux/dim.h`, by their rules; the code is
-//! our own.
+//! Source: Linux, `lib/dim/dim.c`, `net_dim.c`, `include/linux/dim.h`: their rules; the code is our own.
 
 use lastmeter_base::{Bytes, Duration, Time};
 
 /// Interrupt after a time or a number of packets, whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coalescing {
-    /// After the oldest packet; zero: at once.
+    /// Time since the oldest packet; zero: at once.
     pub time: Duration,
-    /// Packets; zero: any number.
+    /// Number of packets; zero: no such limit.
     pub packets: u64,
 }
 
@@ -33,24 +31,24 @@ impl Coalescing {
     }
 }
 
-/// How coalescing counts time: from the last event, or from the last completion.
+/// When the coalescing timer starts: at the last event or at the last completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// From the event (EQE).
+    /// At the event (EQE).
     Event,
-    /// From the completion (CQE).
+    /// At the completion (CQE).
     Completion,
 }
 
-/// Profiles of each mode.
+/// Profiles per mode.
 pub const PROFILES: usize = 5;
-/// Where a device begins.
+/// The profile that a device starts with.
 pub const PROFILE_START: usize = 1;
-/// Events in a sample.
+/// Events per sample.
 pub const EVENTS: u64 = 64;
-/// Steps in one direction, or samples of rest, before the other.
+/// Steps in one direction, or samples spent waiting, before turning.
 const TIRED: u32 = 10;
-/// Two counts that differ by more are not the same, in percent.
+/// Counts that differ by more than this are not the same, in percent.
 const SIGNIFICANT: u64 = 10;
 
 const RECEIVE_EVENT: [Coalescing; PROFILES] = [
@@ -111,7 +109,7 @@ pub struct Sample {
     pub bytes: Bytes,
 }
 
-/// What a sample brought a millisecond, rounded up.
+/// Rates of a sample per millisecond, rounded up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Bytes.
@@ -123,7 +121,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The rates between two samples; `None` where no whole microsecond lies between them.
+    /// The rates between two samples; `None` if they are less than a microsecond apart.
     fn between(start: &Sample, end: &Sample) -> Option<Rates> {
         let us = end.at.saturating_since(start.at).as_ps() / 1_000_000;
         let rate = |count: u64| (count * 1000).div_ceil(us);
@@ -135,12 +133,12 @@ impl Rates {
     }
 }
 
-/// How a sample compares with the one before.
+/// How a sample compares with the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// It is better.
+    /// Better.
     Better,
-    /// It is worse.
+    /// Worse.
     Worse,
     /// Neither.
     Same,
@@ -215,7 +213,7 @@ impl Default for Dim {
 }
 
 impl Dim {
-    /// Begins at a profile, parked on top of it as a fresh device is.
+    /// Starts at a profile, parked on top of it like a fresh device.
     pub fn new(profile: usize) -> Dim {
         assert!(profile < PROFILES);
         Dim {
@@ -229,7 +227,7 @@ impl Dim {
         }
     }
 
-    /// The present profile.
+    /// The current profile.
     pub fn profile(&self) -> usize {
         self.profile
     }
@@ -239,8 +237,7 @@ impl Dim {
         matches!(self.state, State::OnTop | State::Tired)
     }
 
-    /// Takes note of the counts after an event; decides once for each [`EVENTS`]. Whether the
-    /// profile has changed.
+    /// Takes the counts after an event; decides once per [`EVENTS`]. Returns whether the profile has changed.
     pub fn note(&mut self, sample: Sample) -> bool {
         let Some(start) = self.start else {
             self.start = Some(sample);
@@ -253,12 +250,12 @@ impl Dim {
         self.start = Some(sample);
         let changed = self.decide(&rates);
         if changed {
-            self.start = None; // Measured anew once the profile is in force.
+            self.start = None; // Measured afresh once the profile is in use.
         }
         changed
     }
 
-    /// Decides on a sample. Whether the profile has changed.
+    /// Decides on a sample. Returns whether the profile has changed.
     pub fn decide(&mut self, now: &Rates) -> bool {
         let (state, profile) = (self.state, self.profile);
         match self.state {
@@ -345,7 +342,7 @@ impl Dim {
 mod tests {
     use super::*;
 
-    /// A device whose traffic is best served by profile `best`: bytes fall off with distance.
+    /// A device whose traffic is best served by profile `best`: throughput falls with the distance from it.
     fn traffic(profile: usize, best: usize) -> Rates {
         Rates { bytes: 10_000 - 2_000 * profile.abs_diff(best) as u64, packets: 100, events: 100 }
     }
@@ -367,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn e_106_a_change_of_load_is_followed() {
+    fn e_106_the_profile_follows_a_change_of_load() {
         let mut dim = Dim::default();
         for _ in 0..40 {
             dim.decide(&traffic(dim.profile(), 0));
@@ -380,8 +377,8 @@ mod tests {
     }
 
     #[test]
-    fn where_bytes_and_packets_are_the_same_fewer_events_are_better() {
-        // Each profile further right halves the interrupts: the search ends at the right edge.
+    fn with_the_same_bytes_and_packets_fewer_events_are_better() {
+        // Each profile further right halves the interrupts, so the search ends at the right edge.
         let mut dim = Dim::default();
         for _ in 0..60 {
             let rates = Rates { bytes: 1000, packets: 100, events: 1600 >> dim.profile() };
@@ -391,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_takes_64_events_and_some_time() {
+    fn a_sample_needs_64_events_and_some_time() {
         let mut dim = Dim::default();
         let sample = |us: u64, events: u64| Sample {
             at: Time::START + Duration::from_us(us),

@@ -1,16 +1,15 @@
-//! What a policy schedules where a host has a profile: its receive stages, divided.
+//! What a policy schedules on a host with a profile: its receive stages, divided.
 //!
 //! ```text
 //! network --> [before: cards, DMA] --> interface --> [kernel] --> queue --> [application]
-//!              the machine's own stages               where the policy says   a thread
+//!              the machine's own stages               handled by the policy  a thread
 //! ```
 //!
-//! The processor's stages up to the last one of an interrupt or soft interrupt go with a packet's
-//! last command, wherever the policy handles it; the stages after them are the application's. A
-//! stage that says of how many interrupts it is the cost (`interrupts`) is charged for each
-//! interrupt that there is, not for each packet. What it costs to enter a handler comes from
-//! there and from the processor. Queues before these stages are those of reception: as long as
-//! the profile says, where it limits packets.
+//! The processor's stages up to the last one of an interrupt or soft interrupt are executed with a packet's last
+//! command, wherever the policy handles it; the stages after them are the application's. A stage that gives the
+//! number of interrupts that it covers (`interrupts`) is charged per interrupt raised, not per packet. The cost of
+//! entering a handler is the sum of that and the processor's own. The queues in front of these stages are those of
+//! reception, as long as the profile says if it limits packets.
 
 use super::{Commands, Costs};
 use crate::profile::{Profile, ResourceProfile, StageProfile};
@@ -19,18 +18,18 @@ use lastmeter_base::Duration;
 use lastmeter_engine::ResourceKind;
 use lastmeter_net::queue::{self, DropTail};
 
-/// The receive stages of a profile, divided among who does their work.
+/// The receive stages of a profile, divided by who executes them.
 #[derive(Clone, Debug)]
 pub struct Division<'a> {
     /// The processor that the policy schedules.
     pub cpu: &'a ResourceProfile,
-    /// What is done before an interface has a packet, by other resources.
+    /// Stages on other resources, before an interface has the packet.
     pub before: &'a [StageProfile],
-    /// The stage that interrupts cost.
+    /// The stage that represents the cost of interrupts.
     pub entry: Option<&'a StageProfile>,
-    /// What goes with a packet's last command.
+    /// Stages executed with a packet's last command.
     pub kernel: Vec<&'a StageProfile>,
-    /// What the application does.
+    /// Stages executed by the application.
     pub application: &'a [StageProfile],
 }
 
@@ -48,18 +47,21 @@ impl<'a> Division<'a> {
         let first = stages.iter().enumerate();
         let first = first.filter_map(|(at, stage)| Some((at, processor(stage)?))).next();
         let Some((first, cpu)) = first else {
-            let found = "no processor takes part in its profile's reception";
+            let found = "no receive stage of its profile runs on a processor";
             return Err((found.to_owned(), "leave out `reception`".to_owned()));
         };
         if cpu.units > 1 || cpu.discipline == Discipline::Share {
-            let found = format!("`{}` of its profile is several processors", cpu.name);
-            return Err((found, "name a profile with one, or leave out `reception`".to_owned()));
+            let found = format!("`{}` of its profile serves several jobs at once", cpu.name);
+            return Err((
+                found,
+                "name a profile with one processor, or leave out `reception`".to_owned(),
+            ));
         }
         let (before, own) = stages.split_at(first);
         if let Some(other) = own.iter().find(|stage| stage.resource != cpu.name) {
             let found = format!(
-                "`{}` of its profile is served by `{}` between what `{}` does, and a policy hands \
-                 each packet over once",
+                "`{}` of its profile runs on `{}` between stages on `{}`, but a policy hands \
+                 over each packet only once",
                 other.name, other.resource, cpu.name
             );
             let right = format!("put it before `{}` in the profile", own[0].name);
@@ -89,7 +91,7 @@ impl<'a> Division<'a> {
         Costs { interrupt: self.cpu.interrupt + entry, ..Costs::NOTHING }
     }
 
-    /// How many commands a packet takes: as many as it interrupts.
+    /// Number of commands per packet: as many as the interrupts that it causes.
     pub fn commands(&self) -> Commands {
         match self.entry {
             Some(entry) if entry.interrupts > 1 => Commands::Two,
@@ -97,12 +99,12 @@ impl<'a> Division<'a> {
         }
     }
 
-    /// Packets that wait for the first stage of the kernel, at most, where the profile says.
+    /// Most packets that may wait for the first stage of the kernel, if the profile says.
     pub fn adapter_buffers(&self) -> Option<u64> {
         self.entry.or(self.kernel.first().copied()).and_then(limit)
     }
 
-    /// Packets that wait for the application, at most, where the profile says.
+    /// Most packets that may wait for the application, if the profile says.
     pub fn buffers(&self) -> Option<u64> {
         self.application.first().and_then(limit)
     }

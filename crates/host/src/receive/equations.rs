@@ -1,4 +1,4 @@
-//! Eqs 7.1 to 7.5: what a host can receive, worked out from its costs.
+//! Eqs 7.1 to 7.5: the receive capacity of a host, computed from its costs.
 //!
 //! Source: Indiresan 1997, §7.3 and §7.4.2. Rates are packets per second.
 
@@ -6,7 +6,7 @@ use super::Costs;
 use super::kind::DEFAULT;
 use lastmeter_base::Duration;
 
-/// Table 7.2 with `Load = 1000`, `C_ri` in one piece.
+/// Table 7.2 with `Load = 1000`, `C_ri` undivided.
 ///
 /// ```
 /// use lastmeter_host::receive::equations::{TABLE_7_2, interrupt, livelock};
@@ -28,29 +28,29 @@ fn receive(costs: &Costs) -> f64 {
     seconds(costs.accept + costs.protocol)
 }
 
-/// Eq 7.1: the greatest rate without loss with an interrupt for each command (E-109).
+/// Eq 7.1: the maximum loss-free rate with an interrupt for each command (E-109).
 pub fn interrupt(costs: &Costs) -> f64 {
     1.0 / (2.0 * seconds(costs.interrupt) + receive(costs) + seconds(costs.application))
 }
 
-/// Eq 7.2: the rate at which packets are processed when `arrivals` come, beyond saturation (E-110).
+/// Eq 7.2: the rate at which packets are processed beyond saturation, at the given rate of arrivals (E-110).
 pub fn processed(costs: &Costs, arrivals: f64) -> f64 {
     let left = 1.0 - arrivals * (2.0 * seconds(costs.interrupt) + receive(costs));
     left.max(0.0) / seconds(costs.application)
 }
 
-/// §7.3.2: the rate of arrivals at which nothing is processed any more (E-110).
+/// §7.3.2: the rate of arrivals at which no packets are processed any more (E-110).
 pub fn livelock(costs: &Costs) -> f64 {
     1.0 / (2.0 * seconds(costs.interrupt) + receive(costs))
 }
 
-/// Eq 7.3: the greatest rate with continuous polling of `quota` packets (E-112).
+/// Eq 7.3: the maximum rate with continuous polling of `quota` packets (E-112).
 pub fn polling(costs: &Costs, quota: u64) -> f64 {
     let switch = seconds(costs.switch) / quota as f64;
     1.0 / (receive(costs) + seconds(costs.application) + switch)
 }
 
-/// Eq 7.4: the greatest rate with `quota` commands every `period` (E-114).
+/// Eq 7.4: the maximum rate with `quota` commands every `period` (E-114).
 pub fn timed(costs: &Costs, quota: u64, period: Duration) -> f64 {
     let period = seconds(period);
     let fetched = quota as f64 / 2.0 / period;
@@ -58,7 +58,7 @@ pub fn timed(costs: &Costs, quota: u64, period: Duration) -> f64 {
     fetched.min((1.0 - overhead) / (receive(costs) + seconds(costs.application)))
 }
 
-/// §7.4.2: what an interface is guaranteed, `Q / (2 I_max)` (E-121).
+/// §7.4.2: the rate guaranteed to an interface, `Q / (2 I_max)` (E-121).
 pub fn guarantee(quota: u64, period_max: Duration) -> f64 {
     quota as f64 / 2.0 / seconds(period_max)
 }
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(interrupt(&TABLE_7_2), 1.0 / 803e-6);
         assert!((interrupt(&load_1) - 1e6 / 529.0).abs() < 1e-9);
         assert!((livelock(&TABLE_7_2) - 1e6 / 456.0).abs() < 1e-9);
-        // Where the two meet, Eq 7.2 is Eq 7.1.
+        // At saturation, Eq 7.2 gives the same as Eq 7.1.
         let rate = interrupt(&TABLE_7_2);
         assert!((processed(&TABLE_7_2, rate) - rate).abs() < 1e-6);
         assert_eq!(processed(&TABLE_7_2, 3000.0), 0.0);
@@ -92,13 +92,13 @@ mod tests {
         let ms = Duration::from_ms;
         assert_eq!(timed(&TABLE_7_2, 8, ms(1)).floor(), 1274.0);
         assert_eq!(timed(&TABLE_7_2, 8, ms(2)).floor(), 1306.0);
-        // Too small a quota starves it: Q / 2 packets a period.
+        // Too small a quota starves it: Q / 2 packets per period.
         assert_eq!(timed(&TABLE_7_2, 2, ms(1)), 1000.0);
         assert_eq!(timed(&TABLE_7_2, 5, ms(2)), 1250.0);
     }
 
     #[test]
-    fn e_121_a_quota_of_12_guarantees_300_packets_a_second() {
+    fn e_121_a_quota_of_12_guarantees_300_packets_per_second() {
         assert_eq!(guarantee(12, Duration::from_ms(20)), 300.0);
         assert!(admissible(1500.0, &[300.0, 1200.0]) && !admissible(1500.0, &[301.0, 1200.0]));
     }

@@ -1,4 +1,4 @@
-//! Explicit interrupt management: the host switches the adapter's interrupts off and on (E-103).
+//! Explicit interrupt management: the host disables and enables the adapter's interrupts (E-103).
 //!
 //! ```text
 //! first command --> interrupt, then off --> up to `quota` commands --> the application
@@ -10,17 +10,17 @@
 use super::{Policy, View};
 use lastmeter_base::{Duration, Time};
 
-/// Interrupts that the host switches off and on.
+/// Interrupts that the host disables and enables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explicit {
     quota: u64,
     interval: Duration,
-    /// From when on they are on; `None` while a batch is being handled.
+    /// When they are enabled again; `None` while a batch is being handled.
     on_at: Option<Time>,
 }
 
 impl Explicit {
-    /// Up to `quota` commands an interrupt, with at most `interval` between them and the next.
+    /// Up to `quota` commands per interrupt; interrupts are disabled for at most `interval` after them.
     pub fn new(quota: u64, interval: Duration) -> Explicit {
         Explicit { quota, interval, on_at: Some(Time::START) }
     }

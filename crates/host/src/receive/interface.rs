@@ -1,4 +1,4 @@
-//! The adapter's side of an interface: buffers, commands to the host, transfers into its memory.
+//! The adapter's side of an interface: buffers, commands to the host, transfers into host memory.
 //!
 //! ```text
 //! Two:  arrival --> read --host accepts--> transfer --> read end       (Fig 7.2; E-97, E-98)
@@ -9,47 +9,47 @@ use super::{Admission, Policy};
 use lastmeter_base::{Duration, Packet, Time};
 use std::collections::VecDeque;
 
-/// How many commands a packet takes.
+/// Number of commands per packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commands {
     /// `read` and `read end`: the host gives each packet its buffer.
     Two,
-    /// One: the host has given buffers in advance, in a ring of descriptors.
+    /// One: the host has provided buffers in advance, in a ring of descriptors.
     One,
 }
 
-/// An interface, as a host is given it.
+/// Parameters of an interface.
 pub struct InterfaceOptions {
     /// When it interrupts and how it is served.
     pub policy: Box<dyn Policy>,
     /// Which packets the host accepts; `None` for all, which may then find no buffer at the end.
     pub accepts: Option<Box<dyn Admission>>,
-    /// Which packets the adapter takes at all; dropping the others costs the host nothing.
+    /// Which packets the adapter accepts at all; dropping the others costs the host nothing.
     pub takes: Option<Box<dyn Admission>>,
-    /// How many commands a packet takes.
+    /// Number of commands per packet.
     pub commands: Commands,
-    /// Packets that the adapter, or its ring, has room for.
+    /// Capacity of the adapter, or of its ring, in packets.
     pub adapter_buffers: u64,
-    /// Packets that it announces to the host at once: announced, or accepted and not yet moved.
+    /// Most packets announced, or accepted and not yet transferred, at once.
     pub announced_max: u64,
-    /// Receive buffers on the host.
+    /// Receive buffers of the host.
     pub host_buffers: u64,
-    /// From the acceptance of a packet until it is in the host's memory.
+    /// From the acceptance of a packet until it is in host memory.
     pub transfer: Duration,
-    /// The time from packet to packet at the rate that it has a right to.
+    /// Time between packets at its reserved rate.
     pub reservation: Option<Duration>,
 }
 
-/// What an interface has done.
+/// Counts of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that came from the network.
+    /// Packets that arrived from the network.
     pub arrived: u64,
     /// Packets that the application has processed.
     pub processed: u64,
-    /// Packets dropped without any work of the host.
+    /// Packets dropped before any work by the host.
     pub dropped_by_adapter: u64,
-    /// Packets dropped after some work of the host.
+    /// Packets dropped after some work by the host.
     pub dropped_by_host: u64,
     /// Interrupts raised.
     pub interrupts: u64,
@@ -59,21 +59,21 @@ pub struct Counts {
 pub(super) enum Command {
     /// A packet has arrived and wants a buffer.
     Read(Packet),
-    /// A packet is in the host's memory.
+    /// A packet is in host memory.
     ReadEnd(Packet),
 }
 
 pub(super) struct Interface {
     pub(super) options: InterfaceOptions,
     pub(super) commands: VecDeque<(Time, Command)>,
-    /// Packets that are not announced yet.
+    /// Packets that have not been announced.
     pub(super) waiting: VecDeque<Packet>,
     pub(super) announced: u64,
-    /// Transfers into the host's memory: when each will be done.
+    /// Transfers into host memory, with their completion times.
     pub(super) transfers: VecDeque<(Time, Packet)>,
     /// Packets on the adapter or in the ring.
     pub(super) on_adapter: u64,
-    /// Buffers of the host in use.
+    /// Receive buffers of the host in use.
     pub(super) on_host: u64,
     /// When the adapter will interrupt.
     pub(super) interrupt: Option<Time>,
@@ -81,7 +81,7 @@ pub(super) struct Interface {
     pub(super) engaged: bool,
     pub(super) counts: Counts,
     pub(super) handled: super::Handled,
-    /// Service in units of the reservation, as far as the fair share goes.
+    /// Virtual service: service received in units of the reservation, within the fair share.
     pub(super) virtual_service: Duration,
 }
 
@@ -113,7 +113,7 @@ impl Interface {
         self.commands.push_back((now, command));
     }
 
-    /// Announces packets while it may.
+    /// Announces packets while this is allowed.
     pub(super) fn announce(&mut self, now: Time) {
         while self.announced < self.options.announced_max {
             let Some(packet) = self.waiting.pop_front() else { return };
@@ -126,7 +126,7 @@ impl Interface {
         !self.commands.is_empty() || !self.transfers.is_empty() || self.on_host > 0
     }
 
-    /// Packets that are nowhere else.
+    /// Packets held only by the interface.
     pub(super) fn held(&self) -> u64 {
         (self.waiting.len() + self.commands.len() + self.transfers.len()) as u64
     }

@@ -1,10 +1,10 @@
-//! An interrupt for each command, the mode in which a host livelocks (E-100).
+//! An interrupt for each command: the mode in which a host can livelock (E-100).
 //!
 //! ```text
 //! command --> interrupt --> one command --> (another pending: interrupt again)
 //! ```
 //!
-//! Early drop is an admission: [`super::admission::EarlyDrop`].
+//! Early drop is a separate admission policy: [`super::admission::EarlyDrop`].
 //!
 //! Source: Indiresan 1997, §7.2.2, "Interrupt-based Reception" (`CTRL_MODE_INTR`).
 

@@ -1,9 +1,8 @@
 //! The ways to receive that an experiment can name: `host = { reception = { backoff = {} } }`.
 //!
-//! To add one: write its policy, and its line in [`KINDS`]. All share the costs of the host and the
-//! interface under them. A host with a profile has both from there ([`Division`]); the defaults of
-//! one without are Table 7.2 of Indiresan 1997 with `Load = 1000`, and what `experiments/livelock`
-//! assumes.
+//! To add one, write its policy, and a line in [`KINDS`]. All ways share the costs of the host and of the
+//! interface. A profile provides both ([`Division`]); without one, the defaults are Table 7.2 of Indiresan 1997
+//! with `Load = 1000`, and the assumptions of `experiments/livelock`.
 
 use super::admission::EarlyDrop;
 use super::backoff::{Backoff, Parameters};
@@ -21,7 +20,7 @@ use super::{Commands, Costs, InterfaceOptions, Policy, Scheduling};
 use lastmeter_base::kind::{Family, Kind, Misfit, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, here};
 
-/// What makes the policy of a way.
+/// Makes the policy of a way to receive.
 pub struct Maker(pub fn(&Values) -> Box<dyn Policy>);
 
 const TIME: ParamKind = ParamKind::Time;
@@ -29,12 +28,12 @@ const PACKETS: ParamKind = ParamKind::Integer { min: 1, max: 1 << 20 };
 const PORTS: &str =
     "links --> [adapter] --commands--> one CPU: interrupts, protocol --> application";
 
-/// What reception costs a host without a profile, and the parameters that say otherwise.
+/// Costs of reception on a host without a profile, and the parameters that override them.
 macro_rules! costs {
     ($($field:ident: $us:literal, $name:literal, $profile:literal, $what:literal;)*) => {
-        /// Table 7.2 of Indiresan 1997 with `Load = 1000`, and what `experiments/livelock` assumes:
-        /// `C_ri` in halves, and a tenth of it to find the socket. It stands here as well as in
-        /// `profiles/constants/livelock.toml` because the pages say it; a test compares the two.
+        /// Table 7.2 of Indiresan 1997 with `Load = 1000`, and the assumptions of `experiments/livelock`: `C_ri`
+        /// in halves, and a tenth of it to find the socket. The values are repeated here from
+        /// `profiles/constants/livelock.toml` because the pages show them; a test compares the two.
         pub const DEFAULT: Costs = Costs { $($field: Duration::from_us($us)),* };
         const COSTS: &[Param] = &[$(
             Param::optional($name, TIME, concat!($us, " us; ", $profile)).is($what)
@@ -42,55 +41,55 @@ macro_rules! costs {
     };
 }
 costs! {
-    interrupt: 28, "interrupt", "with a profile, what it says",
+    interrupt: 28, "interrupt", "with a profile, its value",
         "to enter and leave an interrupt handler";
-    switch: 20, "switch", "with a profile, 0 s", "to turn to a polling thread and back";
+    switch: 20, "switch", "with a profile, 0 s", "to switch to a polling thread and back";
     wake: 0, "wake", "with a profile, 0 s", "to wake the application when its queue was empty";
-    accept: 200, "accept", "with a profile, what it says",
+    accept: 200, "accept", "with a profile, its value",
         "protocol work with a packet's first command";
     demultiplex: 40, "demultiplex", "with a profile, 0 s",
-        "of accept and protocol, to find the socket";
-    protocol: 200, "protocol", "with a profile, what it says",
+        "the part of accept and protocol that finds the socket";
+    protocol: 200, "protocol", "with a profile, its value",
         "protocol work with a packet's last command";
-    application: 347, "application", "with a profile, what it says",
-        "the application's work on a packet";
-    cache_miss: 90, "cache-miss", "with a profile, what it says",
-        "by how much less that is while no reception comes in between";
+    application: 347, "application", "with a profile, its value",
+        "the application's processing of a packet";
+    cache_miss: 90, "cache-miss", "with a profile, its value",
+        "the saving on that if no reception came in between";
     look: 0, "look", "with a profile, 0 s", "cost of polling an empty interface";
 }
 
-/// What a host's profile says, and nobody else.
+/// Parameters that a host's profile determines.
 const OF_PROFILES: &[&str] = &["accept", "protocol", "application", "cache-miss", "commands"];
-/// Packets that an adapter or its ring holds, and receive buffers on the host, where nothing says.
+/// Default capacity of an adapter or its ring, and of the host's receive buffers, in packets.
 pub const BUFFERS: u64 = 128;
-/// From acceptance into the memory of a host without a profile: 256 words of 100 ns, VME's DMA.
+/// From acceptance into the memory of a host without a profile: 256 words of 100 ns, by VME DMA.
 pub const TRANSFER: Duration = Duration::from_us(26);
 
-/// The parameters that every way has, then its own.
+/// The parameters shared by all ways, then the way's own.
 macro_rules! params {
     ($($own:expr),* $(,)?) => {
         &[
             COSTS[0], COSTS[1], COSTS[2], COSTS[3], COSTS[4], COSTS[5], COSTS[6], COSTS[7],
             COSTS[8],
             Param::optional("slice", TIME, "each thread runs until it has nothing to do")
-                .is("threads take turns by time, each for at least this long"),
+                .is("fair scheduling of threads: each runs for at least this long"),
             Param::optional(
                 "commands",
                 ParamKind::Choice(&["two", "one"]),
-                "two; with a profile, what it says, or else one",
+                "two; with a profile, its value, or else one",
             )
-            .is("two: the host gives each packet its buffer; one: a ring of descriptors"),
-            Param::optional("adapter-buffers", PACKETS, "what its profile says, or else 128")
-                .is("packets that adapter or ring holds"),
-            Param::or("announced", PACKETS, "16").is("packets announced to the host at once"),
-            Param::optional("buffers", PACKETS, "what its profile says, or else 128")
-                .is("receive buffers on the host"),
-            Param::optional("transfer", TIME, "26 us; with a profile, 0 s besides its stages")
-                .is("from acceptance into the host's memory"),
+            .is("commands per packet. two: the host provides each packet's buffer; one: a descriptor ring"),
+            Param::optional("adapter-buffers", PACKETS, "the value in its profile, or else 128")
+                .is("capacity of the adapter or its ring in packets"),
+            Param::or("announced", PACKETS, "16").is("most packets announced to the host at once"),
+            Param::optional("buffers", PACKETS, "the value in its profile, or else 128")
+                .is("receive buffers of the host"),
+            Param::optional("transfer", TIME, "26 us; with a profile, 0 s in addition to its stages")
+                .is("from acceptance of a packet until it is in host memory"),
             Param::or("early-drop", ParamKind::Flag, "true")
-                .is("whether a packet without a buffer is refused before the protocol's work"),
+                .is("whether a packet without a buffer is refused before protocol processing"),
             Param::or("drop-in-adapter", ParamKind::Flag, "false")
-                .is("whether the adapter refuses it, at no cost to the host"),
+                .is("whether the adapter drops it, at no cost to the host"),
             $($own),*
         ]
     };
@@ -123,7 +122,7 @@ macro_rules! page {
                 ("adapter full", "packets that the adapter or its ring had no room for"),
                 ("refused by the adapter", "packets without a buffer, with `drop-in-adapter`"),
                 ("refused", "packets without a buffer, with `early-drop`"),
-                ("no buffer", "packets without a buffer, after the protocol's work"),
+                ("no buffer", "packets without a buffer, after protocol processing"),
             ],
             example: example!($name),
             ..Page::at(here!())
@@ -131,13 +130,12 @@ macro_rules! page {
     };
 }
 
-const QUOTA_8: Param = Param::or("quota", PACKETS, "8").is("commands handled in a row, at most");
-const QUOTA_60: Param =
-    Param::or("quota", PACKETS, "60").is("commands handled an interrupt, at most");
+const QUOTA_8: Param = Param::or("quota", PACKETS, "8").is("most commands handled in a row");
+const QUOTA_60: Param = Param::or("quota", PACKETS, "60").is("most commands handled per interrupt");
 const MIN: Param = Param::or("min", TIME, "1 ms").is("the shortest period between interrupts");
 const MAX: Param = Param::or("max", TIME, "20 ms").is("the longest period between interrupts");
 
-/// Every way.
+/// All ways to receive.
 pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
@@ -152,7 +150,7 @@ pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "polling",
-            "Reception by a thread that polls all the time, alternating with the application.",
+            "Reception by a thread that polls continuously, alternating with the application.",
             "Indiresan 1997, section 7.2.2",
             params!(QUOTA_8)
         ),
@@ -162,9 +160,9 @@ pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "timed-polling",
-            "Reception by a thread that a clock wakes.",
+            "Reception by a polling thread that a periodic clock wakes.",
             "Indiresan 1997, section 7.2.2",
-            params!(QUOTA_8, Param::or("period", TIME, "2 ms").is("from tick to tick"))
+            params!(QUOTA_8, Param::or("period", TIME, "2 ms").is("between clock ticks"))
         ),
         fit,
         maker: &Maker(|values| Box::new(Timed::new(values.get("period"), values.get("quota")))),
@@ -172,9 +170,9 @@ pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "explicit",
-            "Reception with interrupts that the host switches off and on.",
+            "Reception with interrupts that the host disables and enables.",
             "Indiresan 1997, section 7.2.2",
-            params!(QUOTA_8, Param::or("interval", TIME, "2 ms").is("off for at most this long"))
+            params!(QUOTA_8, Param::or("interval", TIME, "2 ms").is("interrupts are disabled for at most this long"))
         ),
         fit,
         maker: &Maker(|values| {
@@ -191,9 +189,9 @@ pub static KINDS: &[Kind] = &[
                 MIN,
                 MAX,
                 Param::or("factor", ParamKind::Number { min: 1.001, max: 1000.0 }, "1.5")
-                    .is("by how much the period grows"),
+                    .is("factor by which the period grows"),
                 Param::or("restore", ParamKind::Number { min: 0.001, max: 0.999 }, "0.8")
-                    .is("by how much it shrinks"),
+                    .is("factor by which it shrinks"),
             )
         ),
         fit,
@@ -211,14 +209,14 @@ pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "shares",
-            "Reception that gives each interface its reservation's share under overload.",
-            "Indiresan 1997, section 7.4.4, left open there; ours",
+            "Reception that gives each interface its reserved share under overload.",
+            "ours, for a question that Indiresan 1997, section 7.4.4, leaves open",
             params!(
                 QUOTA_60,
                 Param::or("min", TIME, "10 ms").is("the shortest period under overload"),
                 MAX,
                 Param::or("reservation", TIME, "2 ms")
-                    .is("between packets at each interface's reserved rate"),
+                    .is("time between packets at each interface's reserved rate"),
             )
         ),
         fit,
@@ -234,7 +232,7 @@ pub static KINDS: &[Kind] = &[
             "Druschel and Banga, OSDI 1996, as described by Indiresan 1997, section 7.1",
             params!(
                 Param::or("demultiplexes", ParamKind::Choice(&["software", "adapter"]), "software")
-                    .is("who demultiplexes to the socket; the adapter also drops if it is full")
+                    .is("what demultiplexes to the socket; the adapter also drops packets if it is full")
             )
         ),
         fit,
@@ -248,7 +246,7 @@ pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "napi",
-            "Reception as Linux does it: an interrupt starts polling, and stays off meanwhile.",
+            "Reception as in Linux: an interrupt starts polling, and is disabled meanwhile.",
             "Linux, net/core/dev.c and Documentation/networking/napi.rst",
             params!(
                 Param::or("weight", PACKETS, "64").is("packets per poll"),
@@ -256,12 +254,12 @@ pub static KINDS: &[Kind] = &[
                 Param::or("budget-time", TIME, "2 ms").is("time per softirq"),
                 Param::or("threaded", ParamKind::Flag, "false").is("whether a thread polls"),
                 Param::or("defer-polls", ParamKind::Integer { min: 0, max: 1000 }, "0")
-                    .is("polls that find nothing before interrupts are on again"),
-                Param::or("defer-interval", TIME, "200 us").is("from one such poll to the next"),
+                    .is("empty polls before interrupts are enabled again"),
+                Param::or("defer-interval", TIME, "200 us").is("time between these polls"),
                 Param::optional("coalesce-time", TIME, "an interrupt at once")
-                    .is("after the oldest packet, the adapter interrupts"),
+                    .is("the adapter interrupts this long after the oldest packet"),
                 Param::or("coalesce-packets", ParamKind::Integer { min: 0, max: 1 << 20 }, "0")
-                    .is("with it: sooner if this many packets wait; 0: no such limit"),
+                    .is("with `coalesce-time`: or when this many packets wait; 0: no such limit"),
             )
         ),
         fit,
@@ -270,11 +268,11 @@ pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "dim",
-            "Reception as Linux does it, with dynamic interrupt moderation.",
+            "Reception as in Linux, with dynamic interrupt moderation.",
             "Linux, lib/dim",
             params!(
                 Param::or("mode", ParamKind::Choice(&["completion", "event"]), "completion")
-                    .is("from when coalescing counts")
+                    .is("when the coalescing timer starts")
             )
         ),
         fit,
@@ -290,12 +288,12 @@ pub static KINDS: &[Kind] = &[
     Kind {
         page: page!(
             "suspension",
-            "Reception as Linux does it, with interrupts suspended while the application polls.",
+            "Reception as in Linux, with interrupts suspended while the application polls.",
             "Linux 6.13, Documentation/networking/napi.rst, IRQ suspension",
             params!(
                 Param::or("weight", PACKETS, "64").is("packets per poll"),
                 Param::or("suspend", TIME, "20 ms").is("longest time without a poll"),
-                Param::or("interval", TIME, "200 us").is("after an empty poll, until they are on"),
+                Param::or("interval", TIME, "200 us").is("from an empty poll until interrupts are enabled"),
             )
         ),
         fit,
@@ -327,11 +325,11 @@ fn linux(values: &Values) -> napi::Options {
 /// Whether the values of a way fit each other.
 ///
 /// # Errors
-/// The first that does not, and what would be right.
+/// The first value that does not fit, and what would be right.
 pub fn fit(values: &Values) -> Result<(), Misfit> {
     let costs = costs(values, None);
     let at_most = |name: &'static str, is: Duration, most: Duration, of: &str| match is > most {
-        true => Err(Misfit::new(name, format!("it exceeds {of}"), "write less")),
+        true => Err(Misfit::new(name, format!("it exceeds {of}"), "write a smaller value")),
         false => Ok(()),
     };
     let positive = |name: &'static str| match values.given::<Duration>(name) {
@@ -350,22 +348,22 @@ pub fn fit(values: &Values) -> Result<(), Misfit> {
     }
 }
 
-/// Whether a way to receive says only what the host's profile does not.
+/// Whether a way to receive sets only what the host's profile does not.
 ///
 /// # Errors
-/// The first value that the profile says, and what would be right.
+/// The first value that the profile determines, and what would be right.
 pub fn fit_profile(described: &Nested) -> Result<(), Misfit> {
     match OF_PROFILES.iter().find(|name| described.values.has(name)) {
         None => Ok(()),
         Some(name) => {
-            let found = format!("`{name}` is what the host's profile says");
+            let found = format!("the host's profile determines `{name}`");
             let right = format!("leave out `{name}`, or `profile`");
             Err(Misfit::new("reception", found, right))
         }
     }
 }
 
-/// What a packet's reception costs, besides the stages of the host's profile.
+/// Costs of receiving a packet, in addition to the stages of the host's profile.
 pub fn costs(values: &Values, division: Option<&Division<'_>>) -> Costs {
     let otherwise = division.map_or(DEFAULT, Division::costs);
     let time = |name: &str, otherwise| values.given(name).unwrap_or(otherwise);
@@ -382,7 +380,7 @@ pub fn costs(values: &Values, division: Option<&Division<'_>>) -> Costs {
     }
 }
 
-/// How the host's threads take turns.
+/// How the host's threads are scheduled.
 pub fn scheduling(described: &Nested) -> Scheduling {
     described.values.given("slice").map_or(Scheduling::Cooperative, Scheduling::Fair)
 }

@@ -1,14 +1,14 @@
-//! Lazy receiver processing: a packet goes to its socket's queue at once, and its protocol work is
-//! done by whoever reads, at his own priority (E-105).
+//! Lazy receiver processing: a packet goes to its socket's queue at once, and the reading process does its
+//! protocol work, at its own priority (E-105).
 //!
 //! ```text
 //! in software: command --> interrupt --> demultiplex --> [socket queue] --> application: protocol + work
 //! on adapter:  arrival --> [socket queue] --interrupt only if the application waits--> the same
 //! ```
 //!
-//! On the adapter, with [`super::admission::EarlyDrop`] as what the adapter takes: what finds the
-//! socket's queue full never reaches the host. In software each packet still costs an interrupt and
-//! the look into its header, `demultiplex` of the costs.
+//! On the adapter, [`super::admission::EarlyDrop`] is the adapter's admission: a packet that finds the socket's
+//! queue full never reaches the host. In software, each packet still costs an interrupt and the demultiplexing of
+//! its header, `demultiplex` of the costs.
 //!
 //! Source: Druschel and Banga, OSDI 1996, as described by Indiresan 1997, §7.1.
 
@@ -20,7 +20,7 @@ use lastmeter_base::Time;
 pub enum Lazy {
     /// The interrupt handler demultiplexes.
     Software,
-    /// The adapter demultiplexes, and interrupts only an application that waits.
+    /// The adapter demultiplexes, and interrupts only if the application waits.
     Adapter,
 }
 

@@ -1,4 +1,4 @@
-//! Reception: how a host takes packets from its adapters, and what it does when they are too many.
+//! Reception: how a host accepts packets from its adapters, and what it does under overload.
 //!
 //! ```text
 //!             adapter                                        host
@@ -6,27 +6,27 @@
 //!   drop: `adapter full`, `refused`                 drop: `no buffer`          one CPU, shared by all
 //! ```
 //!
-//! [`Reception`] is a part of a [`Machine`]: interfaces, their commands and the application that
-//! consumes what arrives, on one of its CPUs. A [`Policy`] decides when an interface may interrupt, where its commands
-//! are handled, and how many at a time; an [`Admission`] decides which packets get in. Both are
-//! machines with `now` as an argument, one file each:
+//! [`Reception`] is a part of a [`Machine`]: interfaces, their commands and the application that consumes what
+//! arrives, on one of its CPUs. A [`Policy`] decides when an interface may interrupt, where its commands are
+//! handled, and how many at a time; an [`Admission`] decides which packets are admitted. Both are machines with
+//! `now` as an argument, one file each:
 //!
 //! | policy | file | id |
 //! |---|---|---|
 //! | an interrupt for each command | [`interrupt`] | E-100 |
 //! | continuous polling | [`polling`] | E-101 |
-//! | polling by a clock | [`timed`] | E-102 |
-//! | interrupts switched off and on by the host | [`explicit`] | E-103 |
+//! | polling driven by a clock | [`timed`] | E-102 |
+//! | interrupts disabled and enabled by the host | [`explicit`] | E-103 |
 //! | the adapter backs off | [`backoff`] | E-104 |
-//! | the same with exact shares | [`shares`] | E-125 |
+//! | the adapter backs off, with exact shares | [`shares`] | E-125 |
 //! | lazy receiver processing | [`lazy`] | E-105 |
 //! | NAPI, threaded or not, deferred or coalesced | [`napi`] | E-106 |
 //! | Linux's dynamic interrupt moderation | [`dim`] | E-106 |
 //! | interrupts suspended while the application polls | [`suspension`] | E-106 |
 //! | the control commands of Table 7.1 | [`control`] | E-99 |
-//! | early drop, tags, budgets of flows, drop in the adapter | [`admission`] | E-100, E-105, E-131, E-132 |
+//! | early drop, tags, budgets of flows, drop on the adapter | [`admission`] | E-100, E-105, E-131, E-132 |
 //!
-//! [`kind`] makes all of them known to experiment files; [`division`] says which stages of a host's
+//! [`kind`] makes all of them available to experiment files; [`division`] determines which stages of a host's
 //! profile they schedule.
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design",
@@ -61,33 +61,33 @@ use lastmeter_base::{Bytes, Duration, Packet, PerByte, Time};
 use lastmeter_engine::ResourceId;
 use lastmeter_engine::site::Stage;
 
-/// What reception costs the CPU. Letters are those of Table 7.2.
+/// CPU costs of reception. Symbols are those of Table 7.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// `C_intr`: to enter and leave an interrupt handler.
     pub interrupt: Duration,
-    /// `C_sw`: to turn to a polling thread and back.
+    /// `C_sw`: to switch to a polling thread and back.
     pub switch: Duration,
     /// To wake the application when its queue was empty.
     pub wake: Duration,
-    /// The part of `C_ri` that goes with the first command (`read`): buffers and the handshake.
+    /// The part of `C_ri` for the first command (`read`): buffers and the handshake.
     pub accept: Duration,
-    /// The part of `C_ri` that finds a packet's socket, where the rest is left to the application
-    /// ([`lazy`]); at most `accept + protocol`.
+    /// The part of `C_ri` that finds a packet's socket, if the rest is left to the application ([`lazy`]); at most
+    /// `accept + protocol`.
     pub demultiplex: Duration,
-    /// The rest of `C_ri`, with the last command (`read end`): the protocol stack.
+    /// The rest of `C_ri`, for the last command (`read end`): the protocol stack.
     pub protocol: Duration,
-    /// `C_pp`: the application's work on a packet when its data and code have left the cache.
+    /// `C_pp`: the application's processing of a packet when its data and code have left the cache.
     pub application: Duration,
-    /// `C_cm`: by how much less `application` is when it worked on a packet just before, and no
-    /// reception came in between. At most `application`.
+    /// `C_cm`: the saving on `application` if it processed a packet just before and no reception came in between.
+    /// At most `application`.
     pub cache_miss: Duration,
-    /// What a look at an interface costs that finds nothing.
+    /// Cost of polling an interface that has nothing.
     pub look: Duration,
 }
 
 impl Costs {
-    /// No cost.
+    /// No costs.
     pub const NOTHING: Costs = Costs {
         interrupt: Duration::ZERO,
         switch: Duration::ZERO,
@@ -100,7 +100,7 @@ impl Costs {
         look: Duration::ZERO,
     };
 
-    /// What they are where these are the stages in which they occur.
+    /// The costs per stage of reception in which they occur.
     #[must_use]
     pub fn at(self, stages: &Stages<Stage>) -> Costs {
         let (accept, protocol) =
@@ -128,36 +128,36 @@ pub enum Place {
     Softirq,
     /// In a thread, competing with the application.
     Thread,
-    /// In the application itself, which looks for more when it has nothing to do.
+    /// In the application itself, which polls when it has nothing else to do.
     Application,
 }
 
-/// What a policy can see of its interface and host.
+/// What a policy sees of its interface and host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Commands that the adapter has for the host.
     pub pending: u64,
     /// When the oldest of them was posted.
     pub oldest: Option<Time>,
-    /// Receive buffers of this interface that are free.
+    /// Free receive buffers of this interface.
     pub buffers_free: u64,
-    /// Receive buffers of this interface in all.
+    /// All receive buffers of this interface.
     pub buffers: u64,
-    /// Packets that wait for the application, of all interfaces.
+    /// Packets that wait for the application, from all interfaces.
     pub backlog: u64,
-    /// Whether the application has nothing to do.
+    /// Whether the application is idle.
     pub application_idle: bool,
-    /// By how much this interface has had more than its reservation's share, compared with the one
-    /// that has had least of those that want service; zero without reservations.
+    /// How far this interface is ahead of its reserved share, compared with the one furthest behind of those that
+    /// want service; zero without reservations.
     pub ahead: Duration,
     /// Packets and bytes handled since the start, and interrupts raised.
     pub handled: Handled,
 }
 
-/// What an interface's commands have brought so far.
+/// Totals of an interface's commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handled {
-    /// Packets given to the application or to its queue.
+    /// Packets given to the application or put into its queue.
     pub packets: u64,
     /// Their bytes.
     pub bytes: Bytes,
@@ -167,16 +167,16 @@ pub struct Handled {
 
 /// When an interface interrupts, and where and how its commands are handled.
 ///
-/// The host asks [`Policy::interrupt_at`] whenever something has changed; the rest follows the
-/// life of a batch of commands.
+/// [`Policy::interrupt_at`] is called whenever something has changed; the other methods follow a batch of
+/// commands.
 ///
 /// ```text
 /// posted --> interrupt_at --> interrupted --> place --> proceed? .. proceed? --> finished --> place?
 ///            timer --> expired --> place?        idle --> place?
 /// ```
 pub trait Policy: Send {
-    /// When the adapter may interrupt, as things are; `None` while it may not. Asked only while
-    /// there are commands and none of them is being handled.
+    /// When the adapter may interrupt, in the current state; `None` while it may not. Called only while there are
+    /// commands and none of them is being handled.
     fn interrupt_at(&mut self, now: Time, view: &View) -> Option<Time>;
 
     /// The interrupt was taken: where its commands are handled.
@@ -184,21 +184,20 @@ pub trait Policy: Send {
         Place::Interrupt
     }
 
-    /// Whether to handle one more command in this batch of which `handled` are done.
+    /// Whether to handle one more command in this batch, of which `handled` are done.
     fn proceed(&mut self, now: Time, view: &View, handled: u64) -> bool;
 
-    /// The batch is over: where to go on at once, if at all.
+    /// The batch is done: where to continue at once, if at all.
     fn finished(&mut self, _now: Time, _view: &View, _handled: u64) -> Option<Place> {
         None
     }
 
-    /// When the policy wants [`Policy::expired`] to be called.
+    /// When [`Policy::expired`] is to be called.
     fn timer(&self) -> Option<Time> {
         None
     }
 
-    /// The timer has expired: whether a clock interrupt is taken on the CPU for it, and where
-    /// commands are then handled.
+    /// The timer has expired: whether it causes a clock interrupt on the CPU, and where commands are then handled.
     fn expired(&mut self, _now: Time, _view: &View) -> Expired {
         Expired::Nothing
     }
@@ -208,36 +207,36 @@ pub trait Policy: Send {
         None
     }
 
-    /// Whether the host looks at the interface all the time, so that it is never idle.
+    /// Whether the host polls the interface continuously, so that it is never idle.
     fn spins(&self) -> bool {
         false
     }
 
-    /// Whether the application does the protocol's work itself.
+    /// Whether the application does the protocol processing itself.
     fn is_lazy(&self) -> bool {
         false
     }
 }
 
-/// What comes of a timer.
+/// Effect of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
-    /// Nothing on the CPU: it was the adapter's timer, or the policy only took note.
+    /// Nothing on the CPU: it was the adapter's timer, or only the policy's state changed.
     Nothing,
-    /// A clock interrupt, and no more.
+    /// Only a clock interrupt.
     Clock,
     /// A clock interrupt, then a batch at this place.
     ClockThen(Place),
 }
 
-/// Which packets get in.
+/// Which packets are admitted.
 pub trait Admission: Send {
     /// Whether `packet` may have a buffer.
     fn admits(&mut self, now: Time, packet: &Packet, view: &View) -> bool;
 }
 
-/// A machine with nothing but `reception` on one CPU, which is called `cpu` in the books. Packets of
-/// interface `i` come in at port `i` and go out at port `i`.
+/// A machine with nothing but `reception` on one CPU, named `cpu` in the books. Packets of interface `i` arrive at
+/// port `i` and leave at port `i`.
 pub fn alone(cpu: ResourceId, reception: Reception) -> Machine {
     let options = resource::Options {
         units: 1,

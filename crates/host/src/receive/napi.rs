@@ -1,4 +1,4 @@
-//! NAPI: an interrupt only starts polling, and stays off until the interface is empty (E-106).
+//! NAPI: an interrupt only starts polling, and stays disabled until the interface is empty (E-106).
 //!
 //! ```text
 //! command --moderated--> interrupt, then off --> poll `weight` --> poll `weight` --> ... empty: on again
@@ -7,15 +7,15 @@
 //!
 //! | parameter | default | meaning |
 //! |---|---|---|
-//! | `weight` | 64 | packets a poll |
-//! | `budget`, `budget_time` | 300, 2 ms | of a softirq, before a thread takes over |
-//! | `threaded` | no | every poll in a thread of its own |
-//! | `deferral` | none | polls that find nothing before interrupts are on again, and how far apart |
+//! | `weight` | 64 | packets per poll |
+//! | `budget`, `budget_time` | 300, 2 ms | limits of a softirq, after which a thread takes over |
+//! | `threaded` | no | all polls run in a separate thread |
+//! | `deferral` | none | empty polls before interrupts are enabled again, and the interval between them |
 //! | `moderation` | none | coalescing, fixed or by [`Dim`] |
 //!
 //! Source: Linux, `net/core/dev.c` and `Documentation/networking/napi.rst` (`napi_defer_hard_irqs`,
-//! `gro_flush_timeout`). Deviation: `gro_flush_timeout` runs in the adapter's place, as a clock
-//! interrupt, and costs what an interrupt costs.
+//! `gro_flush_timeout`). Deviation: the timer of `gro_flush_timeout` acts in place of the adapter, as a clock
+//! interrupt with the cost of an interrupt.
 
 use super::dim::{Coalescing, Dim, Mode, Sample, receive_profile};
 use super::{Expired, Place, Policy, View};
@@ -24,33 +24,33 @@ use lastmeter_base::{Duration, Time};
 /// How interrupts are moderated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moderation {
-    /// Always the same.
+    /// Fixed.
     Fixed(Coalescing),
-    /// As the algorithm finds best.
+    /// Adapted by the algorithm.
     Dynamic(Mode, Dim),
 }
 
-/// Interrupts that stay off for a while after a poll (`napi_defer_hard_irqs`).
+/// Interrupts that stay disabled for a while after a poll (`napi_defer_hard_irqs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deferral {
-    /// Polls in a row that find nothing before interrupts are on again.
+    /// Consecutive empty polls before interrupts are enabled again.
     pub polls: u32,
-    /// From one such poll to the next (`gro_flush_timeout`).
+    /// Time between these polls (`gro_flush_timeout`).
     pub interval: Duration,
 }
 
-/// What NAPI is set to.
+/// Parameters of NAPI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Packets a poll.
+    /// Packets per poll.
     pub weight: u64,
-    /// Packets of a softirq.
+    /// Packets per softirq.
     pub budget: u64,
-    /// Time of a softirq.
+    /// Time per softirq.
     pub budget_time: Duration,
     /// Whether a thread polls from the start.
     pub threaded: bool,
-    /// Whether interrupts stay off for a while.
+    /// Whether interrupts stay disabled for a while after a poll.
     pub deferral: Option<Deferral>,
     /// When the adapter interrupts.
     pub moderation: Moderation,
@@ -73,14 +73,14 @@ impl Options {
 pub struct Napi {
     options: Options,
     polling: bool,
-    /// Packets and start of the present softirq; `None` in a thread.
+    /// Packets and start time of the current softirq; `None` in a thread.
     softirq: Option<(u64, Time)>,
     empty_polls_left: u32,
     timer: Option<Time>,
 }
 
 impl Napi {
-    /// With interrupts on.
+    /// With interrupts enabled.
     pub fn new(options: Options) -> Napi {
         Napi { options, polling: false, softirq: None, empty_polls_left: 0, timer: None }
     }
@@ -99,7 +99,7 @@ impl Napi {
         }
     }
 
-    /// The interface is empty: interrupts on, now or later.
+    /// The interface is empty: interrupts are enabled, now or later.
     fn complete(&mut self, now: Time, handled: u64) {
         self.polling = false;
         if let Some(deferral) = self.options.deferral {
@@ -115,7 +115,7 @@ impl Napi {
     }
 }
 
-/// When an adapter interrupts that waits for time or packets.
+/// When an adapter interrupts that waits for a time or a number of packets.
 pub(super) fn coalesced(coalescing: Coalescing, now: Time, view: &View) -> Time {
     let enough = coalescing.packets > 0 && view.pending >= coalescing.packets;
     match view.oldest {

@@ -1,5 +1,4 @@
-//! Backoff with exact shares: an interface waits while it is ahead of its reservation
-//! (E-125).
+//! Backoff with exact shares: an interface waits while it is ahead of its reservation (E-125).
 //!
 //! ```text
 //! overloaded, ahead of the others by x --> next interrupt in x, at most `period_max`
@@ -7,18 +6,17 @@
 //! otherwise                            --> at once
 //! ```
 //!
-//! It is meant for what Indiresan (1997, §7.4.4) left open about adaptive backoff: the shares
-//! depend on the restore factor, and an interface that has not backed off yet takes from one that
-//! has. Here there is no restore factor. The host is overloaded when the packets that wait for the
-//! application, from all interfaces, fill three quarters of one interface's buffers; so the interface
-//! that is ahead waits although its own buffers are not full, and one that is behind never does.
-//! What the host counts is one number for each interface: packets received over its reservation,
-//! as in fair queueing by virtual time.
+//! It addresses what Indiresan (1997, §7.4.4) left open about adaptive backoff: the shares depend on the restore
+//! factor, and an interface that has not yet backed off takes capacity from one that has. Here there is no restore
+//! factor. The host is overloaded when the packets waiting for the application, from all interfaces, fill three
+//! quarters of one interface's buffers. So the interface that is ahead waits even if its own buffers are not full,
+//! and one that is behind never waits. The host keeps one number per interface: packets received divided by its
+//! reservation, as in fair queueing by virtual time.
 
 use super::{Place, Policy, View};
 use lastmeter_base::{Duration, Time};
 
-/// Interrupts that keep shares.
+/// Interrupts that enforce shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     period_min: Duration,
@@ -29,15 +27,15 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Up to `quota` commands an interrupt; under overload an interrupt every `period_min` at most,
-    /// and every `period_max` at least.
+    /// Up to `quota` commands per interrupt. Under overload, the time between interrupts is at least `period_min`
+    /// and at most `period_max`.
     pub fn new(period_min: Duration, period_max: Duration, quota: u64) -> Shares {
         Shares { period_min, period_max, quota, last: Time::START, wait: Duration::ZERO }
     }
 }
 
-/// Packets for the application beyond which the host is overloaded, as a share of the buffers of
-/// one interface: what adaptive backoff has (§7.2.3).
+/// Overload threshold for packets that wait for the application, as a share of the buffers of one interface: the
+/// same as in adaptive backoff (§7.2.3).
 const BACKLOG_MAX: (u64, u64) = (3, 4);
 
 fn overloaded(view: &View) -> bool {

@@ -1,4 +1,4 @@
-//! Reception as an experiment describes it, made at the site of its host.
+//! Reception as an experiment describes it, built at the site of its host.
 
 use super::division::Division;
 use super::kind;
@@ -6,9 +6,8 @@ use super::reception::{Named, Options, Part, Reception, Stages};
 use lastmeter_base::kind::Nested;
 use lastmeter_engine::site::{Moves, Resource, Site};
 
-/// Reception on `cpu` from so many links. Where the host has a profile, `scheduled` are its receive
-/// stages: those that cost what interrupts, commands and the application do stand for the stages
-/// that every reception has.
+/// Reception on `cpu` from this many links. If the host has a profile, `scheduled` are its receive stages: those
+/// with the costs of interrupts, commands and the application replace the stages that every reception has.
 pub(crate) fn reception(
     site: &mut Site<'_>,
     described: &Nested,

@@ -1,13 +1,12 @@
-//! Interrupt suspension: while the application finds packets when it looks itself, interrupts stay
-//! off (E-106).
+//! Interrupt suspension: while the application finds packets when it polls, interrupts stay disabled (E-106).
 //!
 //! ```text
 //! interrupt, then off --> softirq --> application --> looks itself --> found: off for `suspend`
 //!                                                               nothing: off for `interval`, then on
 //! ```
 //!
-//! The suspension ends when the application has not looked for `suspend`: a clock then starts a
-//! softirq, so that a slow application still gets its packets moved.
+//! The suspension ends when the application has not polled for `suspend`: a timer then starts a softirq, so that a
+//! slow application still receives its packets.
 //!
 //! Source: Linux 6.13, `Documentation/networking/napi.rst`, "IRQ suspension"
 //! (`irq-suspend-timeout`, with `napi_defer_hard_irqs` and `gro_flush_timeout`).
@@ -15,14 +14,14 @@
 use super::{Expired, Place, Policy, View};
 use lastmeter_base::{Duration, Time};
 
-/// What suspension is set to.
+/// Parameters of suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Packets a look.
+    /// Packets per poll.
     pub weight: u64,
-    /// Longest time without a look before the kernel polls again.
+    /// Longest time without a poll before the kernel polls again.
     pub suspend: Duration,
-    /// After a look that found nothing, until interrupts are on again.
+    /// From a poll that found nothing until interrupts are enabled again.
     pub interval: Duration,
 }
 
@@ -36,12 +35,12 @@ impl Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
     options: Options,
-    /// Interrupts are off until then.
+    /// Interrupts are disabled until then.
     off_until: Option<Time>,
 }
 
 impl Suspension {
-    /// With interrupts on.
+    /// With interrupts enabled.
     pub fn new(options: Options) -> Suspension {
         Suspension { options, off_until: None }
     }

@@ -1,4 +1,4 @@
-//! Reception as a whole: conservation, the formulas, what every policy promises.
+//! Reception as a whole: conservation, formulas, and the guarantees of every policy.
 
 use super::admission::{Budgets, EarlyDrop, Tags};
 use super::backoff::{Backoff, Parameters};
@@ -108,7 +108,7 @@ fn e_100_early_drop_only_delays_livelock() {
 }
 
 #[test]
-fn e_101_continuous_polling_takes_eq_7_3_and_leaves_nothing_idle() {
+fn e_101_continuous_polling_follows_eq_7_3_and_leaves_no_idle_time() {
     let outcome = offer(interface(Polling { quota: 1 }), 5000);
     near(outcome.total(), equations::polling(&TABLE_7_2, 1), 1e-3);
     assert_eq!(offer(interface(Polling { quota: 1 }), 100).idle, 0.0);
@@ -116,7 +116,7 @@ fn e_101_continuous_polling_takes_eq_7_3_and_leaves_nothing_idle() {
 }
 
 #[test]
-fn a_poller_of_several_interfaces_looks_at_each_in_turn() {
+fn several_interfaces_are_polled_in_turn() {
     let both = || (0..2).map(|_| interface(Polling { quota: 8 })).collect();
     for rates in [[4000, 300], [300, 4000]] {
         let host = host(options(COSTS), both());
@@ -128,7 +128,7 @@ fn a_poller_of_several_interfaces_looks_at_each_in_turn() {
 }
 
 #[test]
-fn e_102_timed_polling_with_a_small_quota_takes_q_over_2_i() {
+fn e_102_timed_polling_with_a_small_quota_handles_q_over_2_i() {
     for (period, quota) in [(1, 1), (1, 2), (2, 3), (2, 5)] {
         let by_equation = equations::timed(&TABLE_7_2, quota, ms(period));
         near(offer(interface(Timed::new(ms(period), quota)), 3000).total(), by_equation, 2e-3);
@@ -149,7 +149,7 @@ fn e_104_adaptive_backoff_neither_overruns_nor_starves() {
     for rate in [1000, 1600, 3000, 5500] {
         let outcome = offer(interface(backoff(20, 60)), rate);
         assert!(outcome.total() > 0.99 * (rate as f64).min(1500.0), "{rate}: {}", outcome.total());
-        // No longer than the longest period, and until 128 packets and one batch are processed.
+        // At most the longest period, and until 128 packets and one batch are processed.
         assert!(outcome.latency.max() < ms(20 + 128 + 30), "{:?}", outcome.latency.max());
     }
     assert!(offer(interface(backoff(20, 60)), 1000).latency.max() < ms(1));
@@ -169,17 +169,17 @@ fn e_105_lazy_processing_drops_before_the_protocol() {
         };
         offer_with(options(costs), card, periodic(rate), ms(2_000)).total()
     };
-    // Drops on the adapter cost nothing; in software an interrupt and a poll each.
+    // Drops on the adapter cost nothing; in software each costs an interrupt and a poll.
     near(lazy(Lazy::Adapter, 5500), lazy(Lazy::Adapter, 2000), 0.01);
     let software = [1200, 2200, 5500].map(|rate| lazy(Lazy::Software, rate));
     assert!(software[0] > 1190.0 && software[1] > 1000.0, "{software:?}");
     assert!(software[2] < software[1] && software[2] > 500.0, "{software:?}");
-    // Drop in the adapter keeps an interrupt-driven host alive too.
+    // Drop on the adapter keeps an interrupt-driven host alive, too.
     let card = InterfaceOptions { takes: Some(Box::new(EarlyDrop)), ..interface(Interrupt) };
     assert!(offer(card, 5500).total() > 100.0);
 }
 
-/// A host of today, in round numbers: 1 us a packet.
+/// A modern host, in round numbers: 1 us per packet.
 fn modern(policy: impl Policy + 'static) -> (Options, InterfaceOptions) {
     let costs = Costs {
         interrupt: us(1),
@@ -210,7 +210,7 @@ fn offer_modern(policy: impl Policy + 'static, rate: u64) -> Outcome {
 }
 
 #[test]
-fn e_106_napi_polls_while_there_is_load_and_interrupts_where_there_is_none() {
+fn e_106_napi_polls_under_load_and_interrupts_otherwise() {
     let quiet = offer_modern(Napi::new(napi::Options::LINUX), 10_000);
     near(quiet.interrupts, 10_000.0, 0.2);
     let loaded = offer_modern(Napi::new(napi::Options::LINUX), 5_000_000);
@@ -275,24 +275,24 @@ fn shares(quota: u64) -> Box<dyn Policy> {
 }
 
 #[test]
-fn e_121_backoff_near_1_divides_the_host_as_reserved() {
+fn e_121_backoff_near_1_shares_the_host_as_reserved() {
     let outcome = two(strict, [700, 800], 2000);
     near(outcome.processed[0], 700.0, 0.1);
     near(outcome.processed[1], 800.0, 0.1);
 }
 
 #[test]
-fn e_125_shares_are_exact_and_nobody_loses_what_was_reserved() {
+fn e_125_shares_are_exact_and_no_interface_loses_its_reservation() {
     let outcome = two(shares, [500, 600], 2000);
     near(outcome.processed[0] / outcome.processed[1], 500.0 / 600.0, 0.01);
     assert!(outcome.total() > 1450.0, "{}", outcome.total());
-    // Where backoff takes from the other interface before it backs off for the first time:
+    // When backoff takes from the other interface before that backs off for the first time:
     assert!(two(strict, [300, 1200], 600).processed[1] < 900.0);
     assert!(two(shares, [300, 1200], 600).processed[1] > 995.0);
 }
 
 #[test]
-fn e_131_what_matters_least_is_dropped_first() {
+fn e_131_the_least_important_packets_are_dropped_first() {
     let tags = Tags { free_min: vec![0, 64] };
     let card = InterfaceOptions { accepts: Some(Box::new(tags)), ..interface(backoff(20, 60)) };
     let arrivals = Arrivals { flows: 2, ..periodic(2000) };
@@ -302,7 +302,7 @@ fn e_131_what_matters_least_is_dropped_first() {
 }
 
 #[test]
-fn e_132_a_flow_keeps_its_budget_beside_a_greedy_one() {
+fn e_132_a_flow_keeps_its_budget_despite_a_greedy_one() {
     // Flow 0 sends 100 packets per second, flow 1 sends 4000; each has a budget of 2 in 10 ms.
     let offered = |takes: Box<dyn Admission>| {
         let card = InterfaceOptions { takes: Some(takes), ..interface(Interrupt) };
@@ -342,7 +342,7 @@ fn e_99_the_control_commands_set_the_mode() {
 }
 
 #[test]
-fn two_policies_of_the_host_work_beside_each_other() {
+fn two_policies_work_on_the_same_host() {
     let host = host(
         options(COSTS),
         vec![interface(Timed::new(ms(2), 8)), interface(Explicit::new(4, ms(2)))],

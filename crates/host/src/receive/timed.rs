@@ -1,12 +1,12 @@
-//! Polling by a clock: each clock interrupt lets a polling thread handle some commands (E-102).
+//! Polling driven by a clock: each clock interrupt lets a polling thread handle some commands (E-102).
 //!
 //! ```text
 //! clock, every `period` --> interrupt --> polling thread: up to `quota` commands --> sleeps
-//!         ^-- missed while the thread has not come back to sleep
+//!         ^-- missed if the thread is not asleep yet
 //! ```
 //!
-//! Source: Indiresan 1997, §7.2.2, "Timed Polling". "If the polling process executes for the entire
-//! period, it misses the next interval": a clock interrupt that finds the thread at work is lost.
+//! Source: Indiresan 1997, §7.2.2, "Timed Polling". "If the polling process executes for the entire period, it
+//! misses the next interval": a clock interrupt is lost if the thread is still working.
 
 use super::{Expired, Place, Policy, View};
 use lastmeter_base::{Duration, Time};
@@ -23,7 +23,7 @@ pub struct Timed {
 impl Timed {
     /// Up to `quota` commands every `period`, which must not be zero.
     pub fn new(period: Duration, quota: u64) -> Timed {
-        assert!(!period.is_zero() && quota > 0, "a clock that stands still");
+        assert!(!period.is_zero() && quota > 0, "period and quota are more than zero");
         Timed { period, quota, next: Time::START + period, awake: false }
     }
 }

@@ -1,7 +1,7 @@
-//! A trial: so much offered to a receiving host for so long, and what came of it.
+//! A trial: a given load offered to a receiving host for a given time, and the results.
 //!
-//! Arrivals are regular, as END's traffic device makes them (`CTRL_CREATE_PERIODIC`, E-52, E-99),
-//! or at random. What happens in the warm-up is not counted.
+//! Arrivals are periodic, as from END's traffic device (`CTRL_CREATE_PERIODIC`, E-52, E-99), or random. The
+//! warm-up is not counted.
 
 use crate::machine::{Machine, Output};
 use lastmeter_base::{Bytes, Draw, Duration, FlowId, Packet, Stream, Time};
@@ -10,41 +10,41 @@ use lastmeter_engine::{Distribution, PortId};
 /// The traffic of one interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrivals {
-    /// From one packet to the next.
+    /// Time between packets.
     pub gap: Draw,
     /// Length of a packet.
     pub len: Bytes,
-    /// Packets belong to the flows in turn, at least one; flow and class are the same number.
+    /// The number of flows, at least one: packets belong to them in turn; a flow's number is also its class.
     pub flows: u32,
-    /// When the first packet comes.
+    /// Arrival of the first packet.
     pub start: Time,
 }
 
-/// What came of a trial.
+/// Results of a trial.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Packets a second that the application processed, for each interface.
+    /// Packets per second that the application processed, for each interface.
     pub processed: Vec<f64>,
     /// The same for each flow of all interfaces.
     pub by_flow: Vec<f64>,
-    /// Seconds from arrival until processed.
+    /// Seconds from the arrival of a packet until it is processed.
     pub latency: Distribution,
     /// Idle share of the CPU.
     pub idle: f64,
-    /// Interrupts a second.
+    /// Interrupts per second.
     pub interrupts: f64,
-    /// Packets that were neither processed, dropped nor held: zero.
+    /// Packets neither processed, dropped nor held: zero.
     pub unaccounted: i64,
 }
 
 impl Outcome {
-    /// Packets a second over all interfaces.
+    /// Packets per second over all interfaces.
     pub fn total(&self) -> f64 {
         self.processed.iter().sum()
     }
 }
 
-/// Offers `arrivals`, one for each interface, for `warm_up` and then for `length`.
+/// Offers `arrivals`, one entry for each interface, for `warm_up` and then for `length`.
 pub fn run(
     mut host: Machine,
     arrivals: &[Arrivals],
@@ -108,7 +108,7 @@ pub fn run(
     }
 }
 
-/// Seconds for which the CPU has done nothing.
+/// Idle time of the CPU in seconds.
 fn idle(host: &Machine) -> f64 {
     host.meters().map(|meter| meter.time_idle().as_secs_f64()).sum()
 }

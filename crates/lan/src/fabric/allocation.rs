@@ -1,4 +1,4 @@
-//! The equations of distributed queueing: at which rate each input may send to each output.
+//! The equations of distributed queueing: the rate at which each input may send to each output.
 //!
 //! Every period each port broadcasts its backlogs, and each input computes its own rates:
 //!
@@ -15,7 +15,7 @@
 //! sum to more than S L at any output or input. Rates are whole bits per second, rounded down. The
 //! shares are floating-point numbers; none of them becomes a time.
 //!
-//! Table 1 (D-56), with what each symbol is called here and in an experiment's `fabric`:
+//! Table 1 (D-56), with the name of each symbol here and in an experiment's `fabric`:
 //!
 //! | symbol   | here                          | `fabric`       |
 //! |----------|-------------------------------|----------------|
@@ -44,7 +44,7 @@
 
 use lastmeter_base::{Bytes, Rate};
 
-/// Which equations say what an input may send.
+/// Which equations determine the rate of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Eqs 1 and 2: a queue without backlog gets nothing.
@@ -85,20 +85,20 @@ impl Summary {
     }
 }
 
-/// More than the rounding errors of a sum over [`PORTS_MAX`] shares: left unallocated so
-/// that no sum of rates exceeds the capacity.
+/// More than the rounding errors of a sum over [`PORTS_MAX`] shares: left unallocated so that no sum of rates
+/// exceeds the capacity.
 const ROUNDING: f64 = 1e-11;
 /// Most ports of a fabric (§1: "thousands of ports").
 pub const PORTS_MAX: usize = 8192;
 
-/// What all inputs have in common.
+/// Parameters shared by all inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
     /// Which equations.
     pub rule: Rule,
     /// N.
     pub ports: usize,
-    /// S L: what the fabric carries from any input and to any output.
+    /// S L: the fabric's capacity from each input and to each output.
     pub capacity: Rate,
 }
 
@@ -131,13 +131,13 @@ impl Allocation {
         let shares = own.into_iter().map(|(output, bytes)| ratio(bytes, summary.all(output)));
         self.lo_min() * self.ports as f64 + shares.sum::<f64>()
     }
-    /// Eqs 3 and 4: r(i,j) in bits per second, where `total` is what [`Allocation::total`] gave.
+    /// Eqs 3 and 4: r(i,j) in bits per second, where `total` is the result of [`Allocation::total`].
     #[inline]
     pub fn rate(&self, own: u64, output: usize, summary: &Summary, total: f64) -> u64 {
         let wt = wt(self.lo(own, output, summary), total);
         self.rate_of(self.hi(own, output, summary).min(wt))
     }
-    /// The most that an input may send to an output for which it has no backlog.
+    /// The highest rate of an input to an output for which it has no backlog.
     pub fn idle_rate_most(&self, total: f64) -> u64 {
         self.rate_of(wt(self.lo_min(), total))
     }
@@ -156,7 +156,7 @@ fn wt(lo: f64, total: f64) -> f64 {
 /// Outputs that are examined together.
 pub const TOGETHER: usize = 64;
 
-/// Backlogs, and the rates that follow for inputs without any: the same for all.
+/// Backlogs, and the resulting rates of inputs without backlog: the same for all of them.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Rate};
@@ -171,16 +171,16 @@ pub const TOGETHER: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     summary: Summary,
-    /// What `hi` alone gives an input without backlog, in bits per second, for each output.
+    /// The rate that `hi` alone gives an input without backlog, in bits per second, for each output.
     idle: Vec<u64>,
-    /// The least of these for each [`TOGETHER`] outputs in a row.
+    /// The least of these for each run of [`TOGETHER`] outputs.
     idle_least: Vec<u64>,
     /// The same for an unlisted output.
     idle_unknown: u64,
 }
 
 impl Shares {
-    /// Derives them from these backlogs.
+    /// Derives the rates from these backlogs.
     pub fn new(allocation: &Allocation, summary: Summary) -> Shares {
         let hi = |output| allocation.rate_of(allocation.hi(0, output, &summary));
         let len = summary.inputs.len();
@@ -193,9 +193,9 @@ impl Shares {
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
-    /// r(i,j) in bits per second of an input without backlog, where `most` is what
-    /// [`Allocation::idle_rate_most`] gave: the lesser share gives the lesser rate, so neither needs to
-    /// be computed for each pair.
+    /// r(i,j) in bits per second of an input without backlog, where `most` is the result of
+    /// [`Allocation::idle_rate_most`]. The smaller share gives the lower rate, so neither is computed for each
+    /// pair.
     #[inline]
     pub fn idle_rate(&self, output: usize, most: u64) -> u64 {
         self.idle.get(output).copied().unwrap_or(self.idle_unknown).min(most)
@@ -209,7 +209,7 @@ impl Shares {
 
 #[inline]
 fn ratio(part: u64, whole: u64) -> f64 {
-    // Most queues of a large fabric have no backlog: their rate needs no division.
+    // Most queues of a large fabric have no backlog; their rate needs no division.
     if part == 0 || whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
@@ -221,7 +221,7 @@ mod tests {
     const SL: Rate = Rate::from_mbit(140);
     const RULES: [Rule; 2] = [Rule::Base, Rule::Responsive { backlog_min: Bytes(1000) }];
 
-    /// Every rate of a router with these backlogs, `inputs[i][j]` and `output[j]`.
+    /// All rates of a router with these backlogs, `inputs[i][j]` and `output[j]`.
     fn rates(rule: Rule, inputs: &[Vec<u64>], output: &[u64]) -> Vec<Vec<u64>> {
         let ports = output.len();
         let allocation = Allocation { rule, ports, capacity: SL };
@@ -235,8 +235,8 @@ mod tests {
         inputs.iter().map(row).collect()
     }
 
-    /// D-52, D-53, D-54 and D-55, by hand: two inputs with 300 and 100 bytes for output 0, 400 wait there; input 0
-    /// has 100 more for output 1.
+    /// D-52, D-53, D-54 and D-55, by hand: two inputs have 300 and 100 bytes for output 0, where 400 wait; input 0
+    /// has another 100 for output 1.
     #[test]
     fn equations_1_to_4_are_what_the_document_says() {
         let allocation = Allocation { rule: Rule::Base, ports: 2, capacity: SL };
@@ -272,7 +272,7 @@ mod tests {
     }
 
     proptest! {
-        /// The lesser of two rates is the rate of the lesser share, to the bit.
+        /// The lower of two rates is the rate of the smaller share, to the bit.
         #[test]
         fn inputs_without_backlog_get_what_the_equations_say(
             (inputs, output) in (prop::collection::vec(0u64..1 << 33, 9),
@@ -292,7 +292,7 @@ mod tests {
             }
         }
 
-        /// Never above the fabric's capacity, on any input or output, with either set (D-59).
+        /// Never above the fabric's capacity, on any input or output, with either set of equations (D-59).
         #[test]
         fn rates_never_sum_to_more_than_the_fabric_carries(
             inputs in prop::collection::vec(

@@ -1,5 +1,5 @@
-//! What `lastmeter bench engine/fabric` and `engine/fat-tree` run: fabrics of any number of ports
-//! at full load, and the cases of `lastmeter bench fabric`.
+//! The workloads of `lastmeter bench engine/fabric` and `engine/fat-tree`, fabrics of any number of ports at full
+//! load, and those of `lastmeter bench fabric`.
 
 use super::allocation::Rule;
 use super::port::Place;
@@ -23,7 +23,7 @@ enum To {
     Node(NodeId),
 }
 
-/// Sends packets back to back, starting at a random phase of the first one.
+/// Sends packets back to back; the first one at a random phase.
 #[repr(align(64))]
 struct Blaster {
     path: PathId,
@@ -32,7 +32,7 @@ struct Blaster {
     gap: Duration,
     next: Time,
     seq: u64,
-    /// Where the next packet goes.
+    /// Destination of the next packet.
     destination: NodeId,
 }
 
@@ -100,12 +100,12 @@ fn blast(
     Ok(())
 }
 
-/// A fabric with distributed queueing and a speed-up of 2. Every port sends packets
-/// of 1500 B at 1 Gbit/s to uniformly random ports.
+/// A fabric with distributed queueing and a speed-up of 2. Every port sends packets of 1500 B at 1 Gbit/s to
+/// uniformly random ports.
 ///
-/// Bmin is 1/N of what a link carries in a period. With a whole packet, the reserve for idle queues
-/// alone would delay a second packet to the same output by N packet times, and each port's backlog
-/// would grow with the number of ports.
+/// Bmin is 1/N of what a link carries in a period. With a whole packet as Bmin, the reserve for idle queues alone
+/// would delay a second packet to the same output by N packet times, and each port's backlog would grow with the
+/// number of ports.
 ///
 /// # Errors
 /// If there are more ports than a graph has room for.
@@ -180,7 +180,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "fabric/cells@1024",
         unit: "cell-hops",
-        what: "cells through three stages of 32 switches, back pressure and resequencing, load \
+        what: "cells through three stages of 32 switches, back-pressure and resequencing, load \
                0.9: what engine/fabric, which moves packets whole, leaves out",
         prepare: cells,
     },
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn in_parts_the_result_is_the_same() {
+    fn the_result_does_not_depend_on_partitioning() {
         let length = Duration::from_ms(2);
         let one = run(fabric(40, 1).unwrap(), 1, length);
         for parts in [2, 3] {

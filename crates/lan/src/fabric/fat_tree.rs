@@ -1,4 +1,4 @@
-//! A fat tree: three levels of equal switches that give every host its full rate to any other.
+//! A fat tree: three levels of identical switches that give every host its full rate to any other.
 //!
 //! ```text
 //!  core      [c 0,0] [c 0,1]  ...        (k/2)^2 switches, one port for each pod
@@ -9,8 +9,8 @@
 //!            h h   h h
 //! ```
 //!
-//! The way up follows digits of the destination, so all packets to a destination come down one way
-//! and stay in order, and a permutation by a constant shift has no contention on any line.
+//! The path up follows digits of the destination, so all packets to a destination take the same path down and stay
+//! in order, and a permutation by a constant shift has no contention on any line.
 //!
 //! Source: Al-Fares, Loukissas & Vahdat, A Scalable, Commodity Data Center Network Architecture,
 //! SIGCOMM 2008, §3; routes by destination as in Zahavi's D-mod-k.
@@ -29,23 +29,23 @@ use lastmeter_net::server::Service;
 /// Most ports of a switch: 65 536 hosts.
 pub const RADIX_MAX: u64 = 64;
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "fat-tree",
     family: Family::Node,
-    what: "A network of equal switches in three levels, with its neighbours as hosts.",
+    what: "A network of identical switches in three levels, with its neighbours as hosts.",
     ports: "neighbour --> edge --> aggregate --> core --> aggregate --> edge --> neighbour",
     params: &[
         Param::required("radix", ParamKind::Integer { min: 2, max: RADIX_MAX })
-            .is("k, ports of a switch, an even number; it has room for k^3 / 4 hosts"),
-        Param::required("rate", ParamKind::Rate).is("of every line"),
-        Param::or("delay", ParamKind::Time, "1 us").is("of every line"),
-        Param::or("packets", ParamKind::COUNT, "1000").is("queue of each line, at most"),
+            .is("k, the number of ports of a switch, even; there is room for k^3 / 4 hosts"),
+        Param::required("rate", ParamKind::Rate).is("rate of every line"),
+        Param::or("delay", ParamKind::Time, "1 us").is("propagation delay of every line"),
+        Param::or("packets", ParamKind::COUNT, "1000").is("capacity of each line's queue"),
     ],
     source: "Al-Fares, Loukissas & Vahdat, SIGCOMM 2008, §3",
     deviations: &[
         "Hosts are the neighbours in the order of their links.",
-        "The way up is chosen by destination, not by flow (no ECMP).",
+        "The path up is chosen by destination, not by flow (no ECMP).",
     ],
     counters: &[
         ("served", "packets sent on"),
@@ -53,7 +53,7 @@ pub const PAGE: &Page = &Page {
         ("packets_most", "longest queue, in packets"),
     ],
     drops: &[
-        ("full", "packets that came when as many waited for the line as may"),
+        ("full", "packets that arrived when the queue of the line was full"),
         ("no route", "packets whose destination is no neighbour"),
     ],
     example: r#"
@@ -77,7 +77,7 @@ constant = { rate = "900 Mbit/s", size = "1500 B" }
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// A fat tree whose hosts are the neighbours.
@@ -100,24 +100,24 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     made.map(Ports::places)
 }
 
-/// What a fat tree is.
+/// Parameters of a fat tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// k.
     pub radix: usize,
-    /// Of every line.
+    /// Rate of every line.
     pub rate: Rate,
-    /// Of every line.
+    /// Propagation delay of every line.
     pub delay: Duration,
-    /// Queue of each line, at most.
+    /// Capacity of each line's queue.
     pub packets_max: u64,
 }
 
 impl Options {
-    /// Those of an experiment, for this number of hosts.
+    /// Parameters from an experiment, for this number of hosts.
     ///
     /// # Errors
-    /// If switches have an odd number of ports, or there are more hosts than it has ports for.
+    /// If switches have an odd number of ports, or there is no room for all hosts.
     pub fn of(values: &Values, hosts: usize) -> Result<Options, String> {
         let radix = values.get::<u64>("radix") as usize;
         let options = Options {
@@ -143,7 +143,7 @@ impl Options {
 /// Position of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
-    /// Of this pod, with this number there.
+    /// In this pod, with this number there.
     Edge(usize, usize),
     Aggregate(usize),
     Core,
@@ -158,7 +158,7 @@ struct Switch {
 }
 
 impl Switch {
-    /// The output towards a host: downwards from 0, upwards from k/2.
+    /// The output towards a host: down from 0, up from k/2.
     fn output(&self, host: usize) -> usize {
         let half = self.half;
         let (pod, edge, place) = (host / (half * half), host / half % half, host % half);
@@ -170,7 +170,7 @@ impl Switch {
             Level::Core => pod,
         }
     }
-    /// The output that a packet leaves by, if it leads anywhere.
+    /// The output by which a packet leaves, if there is a route.
     fn output_of(&self, packet: &Packet) -> Option<usize> {
         let host = self.directory.port(packet.destination)?;
         let output = self.output(host);
@@ -209,7 +209,7 @@ impl Element for Switch {
     }
 }
 
-/// What the ledger calls the lines of all levels.
+/// Stages and resources of the lines of all levels, in the books.
 #[derive(Clone, Copy, Debug)]
 pub struct Stages {
     /// Waiting for and using a line.
@@ -227,12 +227,12 @@ struct Joined<'a> {
     resource: &'a mut dyn FnMut(&mut Graph, &str) -> (ResourceId, Speed),
     directory: Directory,
     switches: Vec<(String, Switch)>,
-    /// From a switch's output to another switch.
+    /// The edge from a switch's output to another switch.
     ways: Vec<((usize, usize), usize)>,
 }
 
 impl Joined<'_> {
-    /// A switch without lines; gives its number.
+    /// A switch without lines; returns its number.
     fn switch(&mut self, level: Level, name: String) -> usize {
         let (directory, half) = (self.directory.clone(), self.options.radix / 2);
         let lines = (0..self.options.radix).map(|_| None).collect();
@@ -254,7 +254,7 @@ impl Joined<'_> {
         self.switches[from].1.lines[output] = Some(line);
     }
 
-    /// Queue and rate of all lines, and the resource of this one.
+    /// Queue, rate and resource of a line.
     fn resource(&mut self, name: &str) -> ((u64, Bytes), Service, ResourceId) {
         let (resource, (numerator, denominator)) = (self.resource)(self.graph, name);
         let limits = (self.options.packets_max, Bytes(u64::MAX));
@@ -284,9 +284,8 @@ impl Joined<'_> {
     }
 }
 
-/// Adds a fat tree called `name` to a graph, with a place for each of `hosts` hosts. `nodes` says
-/// which host is which node, and `resource` declares the resource of each line and says how many
-/// times as fast it is.
+/// Adds a fat tree called `name` to a graph, with a port for each of `hosts` hosts. `nodes` maps hosts to nodes;
+/// `resource` declares the resource of each line and returns its speed-up.
 ///
 /// # Errors
 /// If a name is taken or the graph is full.

@@ -1,5 +1,5 @@
-//! A router's switching fabric: virtual output queues before it, a multistage cell fabric with a
-//! small speed-up, output queues behind it, and distributed queueing between them.
+//! A router's switching fabric: virtual output queues in front of it, a multistage cell fabric with a small
+//! speed-up, output queues after it, and distributed queueing between them.
 //!
 //! ```text
 //! in i --> [ VOQ i,0 | ... | VOQ i,N-1 ] --S L--> (fabric) --S L--> [ output j ] --L--> out j
@@ -9,12 +9,12 @@
 //!
 //! * [`allocation`]: the equations of distributed queueing, both sets.
 //! * [`voq`]: one input's virtual output queues, each served at its rate.
-//! * [`model`]: a whole router in virtual time, beside ideal output queueing.
-//! * [`vc`]: which virtual circuit leads from where to where.
-//! * [`multistage`]: the fabric's cells, stage by stage, with back pressure.
+//! * [`model`]: a whole router in virtual time, compared with ideal output queueing.
+//! * [`vc`]: the virtual circuits inside a router.
+//! * [`multistage`]: the fabric's cells, stage by stage, with back-pressure.
 //! * [`multicast`]: copies by recycling.
-//! * [`prototype`]: a port that tells its backlogs in cells, for threads of their own; replays.
-//! * [`stress`]: the load with which the document tries to break it.
+//! * [`prototype`]: a port that reports its backlogs in cells, for ports on threads of their own; replays.
+//! * [`stress`]: the load with which the document tries to defeat distributed queueing.
 //! * [`port`], [`trunk`], [`output`], [`network`]: inputs, trunks and outputs as elements, and a fabric
 //!   of them in a graph.
 //! * [`fat_tree`]: a network of hosts in three levels of switches.

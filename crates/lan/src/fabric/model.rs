@@ -1,14 +1,14 @@
-//! A whole router in virtual time: virtual output queues, fabric, output queues, and beside it the
-//! ideal that distributed queueing imitates: all that arrives goes to its output queue at once.
+//! A whole router in virtual time: virtual output queues, fabric, output queues, and in parallel the ideal that
+//! distributed queueing imitates, in which all arrivals go to their output queue at once.
 //!
 //! ```text
 //! offer(i, j, len) --> [ VOQ i,j ] --S L--> [ fabric to j ] --S L--> [ output j ] --L--> gone
 //!                 '--> [ ideal output j ] --L--> gone
 //! ```
 //!
-//! The fabric carries S L from any input and to any output; what more is sent to an output waits
-//! before it, and how much that ever was is what distributed queueing must keep small. Cells'
-//! headers are not charged: rates count the bits of packets, as the document's do.
+//! The fabric carries S L from any input and to any output; any excess to an output waits in the fabric.
+//! Distributed queueing must keep the maximum of this excess small. Cell headers are not counted: rates count the
+//! bits of packets, as in the document.
 //!
 //! Source: Kuhns et al., §3.6, §8; the ideal is output queueing at N times the link rate (D-59).
 
@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-/// What a router is.
+/// Parameters of a router.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// N.
@@ -30,9 +30,9 @@ pub struct Options {
     pub speed_up: (u64, u64),
     /// D.
     pub period: Duration,
-    /// The equations of distributed queueing; `None` if inputs send what they have.
+    /// The equations of distributed queueing; `None` if inputs send whatever they have.
     pub rule: Option<Rule>,
-    /// Room of an input for all outputs, and of an output.
+    /// Buffer of an input for all outputs, and of an output.
     pub room: Bytes,
 }
 
@@ -41,27 +41,27 @@ impl Options {
     pub fn capacity(&self) -> Rate {
         self.link.scale_floor(self.speed_up.0, self.speed_up.1)
     }
-    /// Distributed queueing, where there is any.
+    /// Distributed queueing, if any.
     pub fn allocation(&self) -> Option<Allocation> {
         let (ports, capacity) = (self.ports, self.capacity());
         self.rule.map(|rule| Allocation { rule, ports, capacity })
     }
 }
 
-/// What has happened at an output.
+/// Totals of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// Bytes that arrived for it at all inputs.
     pub offered: u64,
     /// Bytes that its link has carried.
     pub carried: u64,
-    /// The most bytes that waited in the fabric for it: congestion.
+    /// Most bytes that waited in the fabric for it: congestion.
     pub congestion_max: u64,
-    /// The most bytes that its queue held.
+    /// Most bytes in its queue.
     pub backlog_max: u64,
-    /// Bytes that were lost at inputs or at the output for want of room.
+    /// Bytes lost at inputs or at the output because a buffer was full.
     pub lost: u64,
-    /// The most bytes that the ideal had carried and this one not yet.
+    /// Most bytes that the ideal had carried and this router had not yet.
     pub behind_max: u64,
 }
 
@@ -70,7 +70,7 @@ struct Packet {
     output: usize,
     len: Bytes,
     arrived: Time,
-    /// When it would have gone from the ideal.
+    /// When it would have left the ideal router.
     ideal: Time,
 }
 
@@ -82,11 +82,11 @@ enum Event {
     Passed(usize),
     /// An input may have something to send.
     Input(usize),
-    /// Backlogs are told.
+    /// Backlogs are exchanged.
     Period,
 }
 
-/// What serves one packet after the other.
+/// A server that serves one packet after the other.
 #[derive(Debug, Default)]
 struct Line {
     waiting: VecDeque<Packet>,
@@ -94,23 +94,23 @@ struct Line {
     busy: bool,
 }
 
-/// The ideal of one output: what it has yet to carry, when that was last known.
+/// The ideal of one output: its backlog at the last update.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ideal {
     free_at: Time,
     offered: u64,
 }
 
-/// How long packets took, beside the ideal.
+/// Delays of packets, compared with the ideal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// Packets that have gone.
+    /// Packets that have left.
     pub packets: u64,
-    /// From arrival to departure, picoseconds, all together.
+    /// From arrival to departure in picoseconds, summed over packets.
     pub sum: u128,
     /// The same in the ideal.
     pub ideal_sum: u128,
-    /// The longest that one went after it would have gone from the ideal.
+    /// The longest time by which a packet left later than it would have in the ideal.
     pub later_max: Duration,
 }
 
@@ -207,7 +207,7 @@ impl Model {
         self.now = end;
     }
 
-    /// Schedules an event for when an input can next send, if that is sooner than its pending one.
+    /// Schedules an event for when an input can next send, if that is sooner than its pending event.
     fn wake(&mut self, input: usize) {
         let (free, set) = self.input_free[input];
         let Some(ready) = self.inputs[input].ready_at() else { return };
@@ -251,7 +251,7 @@ impl Model {
 
     fn passed(&mut self, output: usize) {
         let line = &mut self.fabric[output];
-        let packet = line.waiting.pop_front().expect("what passes waited");
+        let packet = line.waiting.pop_front().expect("a packet in transfer was waiting");
         line.bytes -= packet.len.0;
         self.pass(output);
         let queue = &mut self.queues[output];
@@ -280,7 +280,7 @@ impl Model {
 
     fn gone(&mut self, output: usize) {
         let queue = &mut self.queues[output];
-        let packet = queue.waiting.pop_front().expect("what goes waited");
+        let packet = queue.waiting.pop_front().expect("a departing packet was waiting");
         queue.bytes -= packet.len.0;
         self.delays.packets += 1;
         self.delays.sum += u128::from((self.now - packet.arrived).as_ps());
@@ -312,7 +312,7 @@ impl Model {
         self.events.push(Reverse((next, Event::Period)));
     }
 
-    /// Now.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -332,18 +332,18 @@ impl Model {
     pub fn rate(&self, input: usize, output: usize) -> Option<u64> {
         self.inputs[input].rate(output)
     }
-    /// What has happened at an output.
+    /// Totals of an output.
     pub fn output(&self, output: usize) -> Output {
         self.outputs[output]
     }
-    /// What the ideal has carried through an output up to now, in bytes.
+    /// Bytes that the ideal has carried through an output up to now.
     pub fn ideal_carried(&self, output: usize) -> u64 {
         let Ideal { free_at, offered } = self.ideals[output];
         let left = u128::from(free_at.saturating_since(self.now).as_ps());
         let bits = left * u128::from(self.options.link.as_bits()) / 1_000_000_000_000;
         offered.saturating_sub((bits / 8) as u64)
     }
-    /// How long packets took.
+    /// Delays of packets.
     pub fn delays(&self) -> Delays {
         self.delays
     }
@@ -365,7 +365,7 @@ mod tests {
 
     const RULES: [Rule; 2] = [Rule::Base, Rule::Responsive { backlog_min: Bytes(1000) }];
 
-    /// Offers random traffic in which each input prefers some outputs, which change.
+    /// Offers random traffic in which each input prefers some outputs, which change over time.
     fn random(router: &mut Model, seed: u64, load: f64, periods: u64) {
         let mut random = Stream::new(seed, "traffic");
         let gap = L.time_for(LEN);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_offered_is_carried_and_nothing_twice() {
+    fn everything_offered_is_carried_exactly_once() {
         for rule in RULES {
             let mut router = Model::new(options(8, (2, 1), Some(rule)));
             random(&mut router, 3, 0.9, 400);
@@ -402,10 +402,10 @@ mod tests {
         }
     }
 
-    /// The fabric is never congested for longer than its information is old: no output has
-    /// more in flight than two periods of its capacity and a packet of each input (D-59).
+    /// The fabric is never congested for longer than its information is old: no output has more in flight than two
+    /// periods of its capacity and one packet of each input (D-59).
     #[test]
-    fn the_fabric_is_never_asked_for_more_than_it_carries() {
+    fn the_fabric_is_never_offered_more_than_it_carries() {
         for rule in RULES {
             for (seed, speed_up) in [(1, (2, 1)), (2, (5, 4)), (3, (1, 1)), (4, (4, 1))] {
                 let mut router = Model::new(options(8, speed_up, Some(rule)));
@@ -421,9 +421,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// Over any number of periods no input sends more than S L and a packet, and no output is sent
-        /// more than S L, a period of catching up and a packet of each input (D-59), under any
-        /// load.
+        /// Over any number of periods, no input sends more than S L and a packet, and no output is sent more than
+        /// S L, one period of catching up and one packet of each input (D-59), under any load.
         #[test]
         fn never_above_the_capacity_of_the_fabric_on_any_input_or_output(
             seed in 0u64..10_000, ports in 2usize..9, hundredths in 100u64..300,
@@ -435,7 +434,7 @@ mod tests {
             let mut random = Stream::new(seed, "traffic");
             let (gap, mut at) = (L.time_for(LEN), Time::START);
             let (mut target, mut offered) = (vec![0; ports], vec![vec![0u64; ports]; ports]);
-            // Sent by each input and to each output, at the end of each period.
+            // Bytes sent by each input and to each output, at the end of each period.
             let mut sent: Vec<Vec<u64>> = vec![vec![0; 2 * ports]];
             for period in 1..=PERIODS as u64 {
                 while at < Time::START + D * period {

@@ -1,32 +1,32 @@
-//! Multicast by recycling: a switch that copies a cell to at most two outputs makes any number of
-//! copies by sending some of them back to an input.
+//! Multicast by recycling: a switch that copies a cell to at most two outputs makes any number of copies by
+//! sending some of them back to an input.
 //!
 //! ```text
-//! vci x --> leaf (port, vci)              an entry has at most two branches; what is recycled
-//!      '--> recycle as y --> leaf         comes back on another circuit
+//! vci x --> leaf (port, vci)              an entry has at most two branches; recycled cells
+//!      '--> recycle as y --> leaf         return on another circuit
 //!                       '--> leaf
 //! ```
 //!
-//! F copies take F - 1 entries, ceil(log2 F) passes and F - 2 recycled cells, and adding a leaf
-//! changes two entries, whatever F is.
+//! F copies take F - 1 entries, ceil(log2 F) passes and F - 2 recycled cells. Adding a leaf changes two entries,
+//! whatever F is.
 //!
 //! Source: Kuhns et al., §2.2 and §6.1 (D-07); tables as in Turner's recycling fabrics.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Who gets a copy.
+/// A receiver of copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Leaf {
     /// The output port.
     pub port: u16,
-    /// The circuit there.
+    /// Its circuit at that port.
     pub vci: u16,
 }
 
 /// Where one copy goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branch {
-    /// Out.
+    /// Out of the switch.
     Leaf(Leaf),
     /// Back to an input, on another circuit.
     Recycle(u32),
@@ -35,13 +35,13 @@ pub enum Branch {
 /// A copy that has left the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Where.
+    /// Its destination.
     pub leaf: Leaf,
     /// How many times it passed through the switch.
     pub passes: u32,
 }
 
-/// One multicast circuit: the entries that its cells meet.
+/// One multicast circuit: the entries that its cells pass.
 ///
 /// ```
 /// use lastmeter_lan::fabric::multicast::{Leaf, Tree};
@@ -53,11 +53,11 @@ pub struct Copy {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// By circuit; 0 is the one that cells arrive on.
+    /// Entries by circuit; cells arrive on circuit 0.
     entries: BTreeMap<u32, [Option<Branch>; 2]>,
     /// Position of each leaf: the entry and the branch.
     leaves: BTreeMap<Leaf, (u32, usize)>,
-    /// Leaves, nearest to the root first; those that have left are skipped.
+    /// Leaves, nearest to the root first; removed ones are skipped.
     nearest: VecDeque<Leaf>,
     circuits: u32,
 }
@@ -65,8 +65,8 @@ pub struct Tree {
 const ROOT: u32 = 0;
 
 impl Tree {
-    /// Circuits in a row, each of which sends both copies to the next: 2 to the power of `circuits`
-    /// copies of each cell for one leaf (§6.1), which multiply a source's traffic.
+    /// A chain of circuits, each of which sends both copies to the next: 2 to the power of `circuits` copies of
+    /// each cell for one leaf (§6.1), which multiplies a source's traffic.
     pub fn amplifier(circuits: u32, leaf: Leaf) -> Tree {
         let mut tree = Tree { circuits, ..Tree::default() };
         for circuit in 0..circuits {
@@ -93,7 +93,7 @@ impl Tree {
         }
         let known = |leaf: &Leaf| self.leaves.contains_key(leaf);
         let moved = loop {
-            let nearest = self.nearest.pop_front().expect("a full root has leaves below it");
+            let nearest = self.nearest.pop_front().expect("a full root has leaves");
             if known(&nearest) {
                 break nearest;
             }
@@ -113,7 +113,7 @@ impl Tree {
     pub fn remove(&mut self, leaf: Leaf) -> usize {
         let Some((circuit, side)) = self.leaves.remove(&leaf) else { return 0 };
         self.nearest.retain(|&other| other != leaf);
-        let entry = self.entries.get_mut(&circuit).expect("a leaf stands in an entry");
+        let entry = self.entries.get_mut(&circuit).expect("a leaf has an entry");
         if circuit == ROOT {
             entry[side] = None;
             return 1;
@@ -125,8 +125,8 @@ impl Tree {
             let side = entry.iter().position(|&branch| branch == back)?;
             Some((above, side))
         });
-        let (above, side) = above.expect("every circuit but the root is recycled to");
-        self.entries.get_mut(&above).expect("it was found")[side] = beside;
+        let (above, side) = above.expect("every circuit but the root has a parent");
+        self.entries.get_mut(&above).expect("it was just found")[side] = beside;
         if let Some(Branch::Leaf(other)) = beside {
             self.leaves.insert(other, (above, side));
         }
@@ -148,7 +148,7 @@ impl Tree {
         copies
     }
 
-    /// Cells that are recycled for each that arrives.
+    /// Cells recycled for each cell that arrives.
     pub fn recycled(&self) -> usize {
         let branches = self.entries.values().flatten().flatten();
         branches.filter(|branch| matches!(branch, Branch::Recycle(_))).count()
@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn copies_take_as_many_passes_as_their_number_has_doublings() {
+    fn copies_need_log_2_passes() {
         let mut tree = Tree::default();
         for leaves in 1..=200u16 {
             assert!(tree.add(leaf(leaves)) <= 2);
             let copies = tree.copy();
             let mut ports: Vec<u16> = copies.iter().map(|copy| copy.leaf.port).collect();
             ports.sort_unstable();
-            assert!(ports.into_iter().eq(1..=leaves), "each gets each cell once");
+            assert!(ports.into_iter().eq(1..=leaves), "each leaf gets each cell once");
             let passes = copies.iter().map(|copy| copy.passes).max().unwrap();
             let doublings = u32::from(leaves).next_power_of_two().trailing_zeros().max(1);
             assert_eq!(passes, doublings, "{leaves}");
@@ -187,7 +187,7 @@ mod tests {
 
     /// §6.1: traffic "can be amplified by 2^n by copying and recycling cells through n VCIs".
     #[test]
-    fn circuits_in_a_row_double_a_cell_each() {
+    fn each_circuit_in_a_chain_doubles_the_cells() {
         for circuits in 1..10 {
             assert_eq!(Tree::amplifier(circuits, leaf(1)).copy().len(), 1 << circuits);
         }
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn leaves_come_and_go_and_each_gets_one_copy(
+        fn leaves_join_and_leave_and_each_gets_one_copy(
             changes in prop::collection::vec((any::<bool>(), 0u16..20), 0..120),
         ) {
             let mut tree = Tree::default();

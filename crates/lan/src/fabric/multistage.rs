@@ -1,17 +1,17 @@
-//! A multistage fabric, cell by cell: stages of small switches that first distribute cells over
-//! all paths and then route them to their outputs, with back pressure from stage to stage.
+//! A multistage fabric, cell by cell: stages of small switches that first distribute cells over all paths and then
+//! route them to their outputs, with back-pressure from stage to stage.
 //!
 //! ```text
 //!        spread       route to the output
-//! in --> [ s 0 ] --> [ s 1 ] --> [ s 2 ] --> out      9 ports of radix 3: a place is two digits
+//! in --> [ s 0 ] --> [ s 1 ] --> [ s 2 ] --> out      9 ports of radix 3: a line has two digits
 //! in --> [  "  ] --> [  "  ] --> [  "  ] --> out
 //! ```
 //!
-//! A line is named by its digits. A switch of a stage joins the lines that differ in one digit, and
-//! may change it: the first `levels - 1` stages to whatever line is shortest (dynamic routing), the
-//! last `levels` stages to the digit of the output. In a slot every line passes one cell, and a cell
-//! only moves where the next switch, whose buffer all its lines share, has room. Cells of one pair may
-//! overtake each other; [`Resequencer`] puts them back in order by age.
+//! A line is named by its digits. A switch of a stage connects the lines that differ in one digit, and may change
+//! it: the first `levels - 1` stages to the line with the shortest queue (dynamic routing), the last `levels`
+//! stages to the digit of the output. In each slot every line carries one cell, and a cell moves only if the next
+//! switch, whose buffer all its lines share, has room. Cells of one pair may overtake each other; [`Resequencer`]
+//! restores their order by age.
 //!
 //! Source: Kuhns et al., §2 ("a multistage interconnection network with dynamic routing and a small
 //! internal speed advantage"), §2.2 (D-04); the switches' buffers are ours: the document gives none.
@@ -35,7 +35,7 @@ pub const LINES_MAX: usize = 1 << 20;
 pub struct Cell {
     /// The slot in which it entered; first, so that older cells sort first.
     pub entered: u64,
-    /// Its place among the cells of its sender.
+    /// Its sequence number at its sender.
     pub id: u64,
     /// Where it entered.
     pub input: u32,
@@ -49,20 +49,20 @@ pub struct Fabric {
     radix: usize,
     levels: usize,
     lines: usize,
-    /// Most cells of a switch.
+    /// Capacity of a switch in cells.
     buffer: usize,
-    /// Queue of each stage's lines.
+    /// Queues of each stage's lines.
     queues: Vec<Vec<VecDeque<Cell>>>,
-    /// How many cells each switch of each stage holds.
+    /// Cells in each switch of each stage.
     held: Vec<Vec<usize>>,
     slot: u64,
-    /// The most cells that any switch ever held.
+    /// Most cells ever held by a switch.
     held_max: usize,
 }
 
 impl Fabric {
-    /// A fabric of `radix` to the power of `levels` ports. Panics if that is more than [`LINES_MAX`],
-    /// if switches have fewer than two lines, or if there is no room for cells.
+    /// A fabric of `radix` to the power of `levels` ports. Panics if that is more than [`LINES_MAX`], if switches
+    /// have fewer than two lines, or if there is no room for cells.
     pub fn new(radix: usize, levels: usize, buffer: usize) -> Fabric {
         assert!(radix >= 2 && levels >= 1 && buffer >= 1, "a fabric has switches with room");
         let lines = radix.checked_pow(levels as u32).filter(|&lines| lines <= LINES_MAX);
@@ -80,11 +80,11 @@ impl Fabric {
         }
     }
 
-    /// How many ports it has.
+    /// Number of ports.
     pub fn ports(&self) -> usize {
         self.lines
     }
-    /// How many switches a cell passes through.
+    /// Number of switches that a cell passes through.
     pub fn stages(&self) -> usize {
         self.queues.len()
     }
@@ -96,7 +96,7 @@ impl Fabric {
     pub fn held(&self) -> usize {
         self.held.iter().flatten().sum()
     }
-    /// The most cells that any switch ever held.
+    /// Most cells ever held by a switch.
     pub fn held_max(&self) -> usize {
         self.held_max
     }
@@ -118,8 +118,8 @@ impl Fabric {
         Ok(())
     }
 
-    /// One slot: every line passes one cell if it can, the last stage first, so that freed buffers
-    /// are reused at once. Returns what leaves.
+    /// One slot: every line carries one cell if it can, the last stage first, so that freed buffers are reused at
+    /// once. Returns the cells that leave.
     pub fn step(&mut self) -> Vec<Cell> {
         let last = self.stages() - 1;
         let mut left = Vec::new();
@@ -154,7 +154,7 @@ impl Fabric {
         self.radix.pow(self.digit(stage) as u32)
     }
 
-    /// The switch that a line leads to in a stage, identified by all digits but one.
+    /// The switch at the end of a line in a stage, identified by all digits but one.
     fn switch(&self, stage: usize, line: usize) -> usize {
         let weight = self.weight(stage);
         line / (weight * self.radix) * weight + line % weight
@@ -193,12 +193,12 @@ impl Fabric {
 pub struct Resequencer {
     age: u64,
     waiting: BinaryHeap<Reverse<Cell>>,
-    /// Cells that arrived older than that.
+    /// Cells that were already older on arrival.
     pub late: u64,
 }
 
 impl Resequencer {
-    /// One that releases cells `age` slots after they entered.
+    /// A resequencer that releases cells `age` slots after they entered.
     pub fn new(age: u64) -> Resequencer {
         Resequencer { age, waiting: BinaryHeap::new(), late: 0 }
     }
@@ -220,8 +220,8 @@ mod tests {
     use super::*;
     use lastmeter_base::Stream;
 
-    /// Random cells at `load` of a line, to outputs that `pick` draws; a run of `slots`. Gives how
-    /// many left, how many entered, and the resequencers' late ones.
+    /// Random cells at `load` of a line for `slots`, to outputs drawn by `pick`. Returns how many left, how many
+    /// entered, and how many were late at the resequencers.
     fn run(
         fabric: &mut Fabric,
         load: f64,
@@ -285,7 +285,7 @@ mod tests {
     /// §3.6: "Under sustained overload, the internal links of the WUGS can become congested leading to
     /// substantially reduced throughput."
     #[test]
-    fn overload_of_one_output_takes_throughput_from_all_others() {
+    fn overload_of_one_output_reduces_the_throughput_of_all_others() {
         let pick = |share: f64| {
             move |random: &mut Stream, _| {
                 if random.chance(share) { 0 } else { 1 + random.below(63) as u32 }

@@ -5,11 +5,11 @@
 //!   `- records -->  Exchange  -- notices --> Ingress
 //! ```
 //!
-//! Up to [`MODULE_MAX`] ports are one switch. More are three stages of switches, with as many ports
-//! as there are switches; the middle stage spreads the cells of each packet over all its paths. So
-//! the path from an input switch to an output switch is one trunk, and packets contend only for the
-//! line to their output. [`super::multistage`] shows that this holds while no line is
-//! overloaded. Memory grows with the ports and their backlogs, not with pairs of ports.
+//! Up to [`MODULE_MAX`] ports form one switch. More form three stages of switches, with as many ports as there are
+//! switches; the middle stage spreads the cells of each packet over all its paths. So the path from an input
+//! switch to an output switch is one trunk, and packets contend only for the line to their output.
+//! [`super::multistage`] shows that this is valid while no line is overloaded. Memory grows with the ports and
+//! their backlogs, not with pairs of ports.
 
 use super::allocation::{Allocation, PORTS_MAX, Rule};
 use super::output::{self, Outputs};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Most ports of one switch.
 pub const MODULE_MAX: usize = 32;
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "fabric",
     family: Family::Node,
@@ -36,31 +36,33 @@ pub const PAGE: &Page = &Page {
            queueing.",
     ports: "neighbour --> [ VOQs ] --S L--> (fabric) --S L--> [ output queue ] --L--> neighbour",
     params: &[
-        Param::required("rate", ParamKind::Rate).is("L, of every external link"),
+        Param::required("rate", ParamKind::Rate).is("L, the rate of every external link"),
         Param::or("speed-up", ParamKind::Number { min: 1.0, max: 64.0 }, "2.0")
-            .is("S: the fabric's lines by the links"),
+            .is("S: the rate of the fabric's lines relative to the links"),
         Param::or("scheduling", ParamKind::Choice(SCHEDULING), "responsive")
             .is("rate control: Eqs 5 and 6, Eqs 1 and 2, none, or an ideal fabric of speed-up N"),
         Param::or("period", ParamKind::Time, "500 us")
             .is("D, from one exchange of backlogs to the next"),
         Param::or("backlog-min", ParamKind::BUFFER, "1500 B")
             .is("Bmin: the artificial backlog of Eq 5"),
-        Param::or("transit", ParamKind::Time, "5 us").is("through the fabric; half for a record"),
-        Param::or("room", ParamKind::BUFFER, "8 MiB").is("of each input, and of each output queue"),
+        Param::or("transit", ParamKind::Time, "5 us")
+            .is("transit time through the fabric; half of it for a record"),
+        Param::or("room", ParamKind::BUFFER, "8 MiB")
+            .is("buffer of each input, and of each output queue"),
     ],
     source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2, §3.6, \
              §8",
     deviations: &[
         "Ports are the neighbours in the order of their links.",
-        "The fabric moves packets; cell headers and records take none of its capacity.",
-        "Backlogs are summed once for all ports, not by each.",
+        "The fabric moves whole packets; cell headers and records use none of its capacity.",
+        "Backlogs are summed once for all ports, not by each port.",
     ],
     counters: &[
         ("served", "packets sent on"),
         ("refused", "packets dropped by a full queue"),
         ("packets_most", "longest queue, in packets"),
-        ("periods", "how often an input computed its rates"),
-        ("summaries", "how often all backlogs were summed"),
+        ("periods", "times that an input computed its rates"),
+        ("summaries", "times that all backlogs were summed"),
     ],
     drops: &[
         ("full", "packets that an input or an output queue had no room for"),
@@ -86,7 +88,7 @@ constant = { rate = "60 Mbit/s", size = "520 B" }
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind { build, own: &Fabric { is_ideal } });
 
 /// A fabric with a port for each neighbour.
@@ -99,7 +101,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let roles = ["virtual output queue", "transit", "trunk", "fabric output", "output queue"];
     let stages = roles.map(|role| site.own_stage(role, None));
     let [input, transit, trunk, output, queue] = stages;
-    // Half of it must still be a time.
+    // Half of it must be a valid time, too.
     options.transit = transit.time(options.transit).max(Duration::from_ps(2));
     let neighbours: Vec<NodeId> = site.neighbours.iter().map(|neighbour| neighbour.node).collect();
     let mut ports = Vec::with_capacity(count);
@@ -131,7 +133,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
 
 const SCHEDULING: &[&str] = &["responsive", "base", "none", "ideal"];
 
-/// What a fabric is.
+/// Parameters of a fabric.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// L.
@@ -142,14 +144,14 @@ pub struct Options {
     pub rule: Option<Rule>,
     /// D.
     pub period: Duration,
-    /// Through the fabric; half of it for a record or a notice.
+    /// Transit time through the fabric; half of it for a record or a notice.
     pub transit: Duration,
     /// Buffer of an input and of an output.
     pub room: Bytes,
 }
 
 impl Options {
-    /// Those of an experiment, for a fabric of so many ports.
+    /// Parameters from an experiment, for a fabric of this many ports.
     ///
     /// # Errors
     /// If there are too many ports, or backlogs would be sent before the previous ones had arrived.
@@ -177,8 +179,7 @@ impl Options {
         Ok(if is_ideal(values) { options.ideal(ports) } else { options })
     }
 
-    /// Ideal output queueing instead: a fabric of speed-up N, which never holds packets back
-    /// (D-59).
+    /// Ideal output queueing instead: a fabric of speed-up N, which never holds packets back (D-59).
     #[must_use]
     pub fn ideal(self, ports: usize) -> Options {
         Options { rule: None, capacity: self.link.scale_floor(ports as u64, 1), ..self }
@@ -190,7 +191,7 @@ fn is_ideal(values: &Values) -> bool {
     values.get::<String>("scheduling") == "ideal"
 }
 
-/// What the ledger calls a fabric's parts.
+/// The parts of a fabric in the books.
 #[derive(Clone, Copy, Debug)]
 pub struct Stages {
     /// Waiting in a virtual output queue, and the line into the fabric.
@@ -205,7 +206,7 @@ pub struct Stages {
     pub queue: StageId,
 }
 
-/// A port's resources and how fast each is.
+/// A port's resources and the speed-up of each.
 #[derive(Clone, Copy, Debug)]
 pub struct PortOptions {
     /// The line into the fabric.
@@ -216,8 +217,8 @@ pub struct PortOptions {
     pub link: (ResourceId, Speed),
 }
 
-/// Adds a fabric called `name` to a graph. `nodes` says which port leads to which node, `records` is
-/// the path of backlogs, and `trunk` declares the resource of each trunk where there are any.
+/// Adds a fabric called `name` to a graph. `nodes` maps ports to nodes, `records` is the path of backlogs, and
+/// `trunk` declares the resource of each trunk, if there are any.
 ///
 /// # Errors
 /// If a name is taken or the graph is full.

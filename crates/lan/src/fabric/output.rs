@@ -5,10 +5,9 @@
 //!     '--> [ line 1 ] --S L--> [ output queue 1 ] --L--> out 1         out n + 1: B(1)
 //! ```
 //!
-//! Line and queue are both FIFO, and nothing else leads to the queue. So when a packet
-//! reaches the switch, it is known when it will have passed the line, whether the queue will have
-//! room then, and when it will have left the link: one event for all three. A packet that will find
-//! no room is kept until that instant, and dropped then (`full`).
+//! Line and queue are both FIFO, and nothing else leads to the queue. So when a packet reaches the switch, it is
+//! known when it will leave the line, whether the queue will have room then, and when it will leave the link: one
+//! event for all three. A packet that will find no room is kept until that instant and then dropped (`full`).
 
 use super::port::{Directory, RECORD_LEN, WORD_BACKLOG};
 use lastmeter_base::{Bytes, Duration, Packet, PathId, Rate, StageId, Time};
@@ -19,24 +18,24 @@ use lastmeter_engine::{
 use lastmeter_net::fifo::Pace;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A line or link: how fast it is, and its resource.
+/// A line or link: its rate and resource.
 pub type Line = (Rate, ResourceId);
 
-/// What the outputs of a switch are.
+/// Parameters of the outputs of a switch.
 pub struct Options {
-    /// Who leaves where.
+    /// The routes to the ports.
     pub directory: Directory,
-    /// The fabric's number of the first of them.
+    /// Port number of the first output in the fabric.
     pub first: usize,
-    /// For each, the line out of the fabric and the link.
+    /// For each output, the line out of the fabric and the link.
     pub ports: Vec<(Line, Line)>,
-    /// Room of each output queue.
+    /// Capacity of each output queue.
     pub room: Bytes,
     /// D and the path of records, if backlogs are exchanged.
     pub tells: Option<(Duration, PathId)>,
-    /// What the ledger calls the lines out of the fabric.
+    /// The lines out of the fabric in the books.
     pub line: StageId,
-    /// What it calls the output queues and their links.
+    /// The output queues and their links in the books.
     pub queue: StageId,
 }
 
@@ -44,13 +43,13 @@ pub struct Options {
 pub struct Outputs {
     options: Options,
     ports: Vec<Port>,
-    /// Of the line and the link of the last packet.
+    /// Service times of the last packet on the line and on the link.
     paces: [Pace; 2],
     /// When backlogs are sent next.
     next: Time,
-    /// Packets on a line to a queue that will have no room, by arrival there.
+    /// Packets on a line to a queue that will be full, by arrival there.
     doomed: BTreeMap<(Time, u64), Packet>,
-    /// Packets and bytes for each output that its queue had or will have no room for.
+    /// For each output, packets and bytes for which its queue has had or will have no room.
     turned_away: Vec<(u64, Bytes)>,
     refused: u64,
 }
@@ -67,16 +66,16 @@ struct Port {
 
 const _: () = assert!(size_of::<Port>() == 128);
 
-/// A line: what is on it stands in the queue that it leads to.
+/// A line; its packets are stored in the queue that it leads to.
 #[derive(Debug, Default)]
 struct Way {
     free_at: Time,
-    /// Until `free_at`.
+    /// Busy time until `free_at`.
     busy: Duration,
 }
 
 impl Way {
-    /// A packet comes; gives when its service begins.
+    /// A packet arrives; returns when its service begins.
     #[inline]
     fn accept(&mut self, now: Time, service: Duration) -> Time {
         let begins = self.free_at.max(now);
@@ -85,7 +84,7 @@ impl Way {
         begins
     }
 
-    /// Records the line's work by the end of a run, in which it served these packets and bytes.
+    /// Records the line's work up to the end of a run, in which it served these packets and bytes.
     fn enter(
         &self,
         out: &mut Report,
@@ -104,7 +103,7 @@ const PERIOD: TimerId = TimerId(0);
 const REFUSE: TimerId = TimerId(1);
 
 impl Outputs {
-    /// Outputs with nothing in them.
+    /// Empty outputs.
     pub fn new(options: Options) -> Outputs {
         let port = |&((line_rate, _), (link_rate, _)): &(Line, Line)| Port {
             line: Way::default(),
@@ -129,7 +128,7 @@ impl Outputs {
         cx.arm(PERIOD, self.next);
     }
 
-    /// Packets and bytes that wait for the line of each output at the end of a run.
+    /// Packets and bytes waiting for the line of each output at the end of a run.
     fn waiting_for_lines(&self, now: Time) -> Vec<(u64, Bytes)> {
         let mut waiting = vec![(0, Bytes::ZERO); self.ports.len()];
         let mut add = |place: usize, arrives: Time, len: Bytes| {
@@ -168,7 +167,7 @@ impl Element for Outputs {
     }
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
         let port = self.options.directory.port(packet.destination);
-        let place = port.expect("an input passes on only what has a route") - self.options.first;
+        let place = port.expect("an input forwards only packets with a route") - self.options.first;
         let Port { line, queue, line_rate, link_rate } = &mut self.ports[place];
         let (now, len) = (cx.now(), packet.len);
         let [line_pace, link_pace] = &mut self.paces;
@@ -241,17 +240,17 @@ impl Element for Outputs {
     }
 }
 
-/// An output queue and its link, told of each packet when it enters the line to it.
+/// An output queue and its link; it learns of each packet when the packet enters the line to it.
 #[derive(Debug, Default)]
 struct Queue {
     free_at: Time,
     /// Packets whose service has not ended, oldest first, after some finished ones not yet removed.
     pending: VecDeque<Pending>,
-    /// How many of these have begun their service when the newest arrives.
+    /// How many of these will have begun service when the newest arrives.
     begun: usize,
-    /// What waits when the newest has arrived.
+    /// Bytes waiting when the newest has arrived.
     bytes: Bytes,
-    /// Until `free_at`.
+    /// Busy time until `free_at`.
     busy: Duration,
     moved: Bytes,
     accepted: u64,
@@ -267,8 +266,8 @@ struct Pending {
 }
 
 impl Queue {
-    /// A packet that will come at `arrives`, after all others; gives when its service begins, `None`
-    /// if there will be no room for it.
+    /// A packet that will arrive at `arrives`, after all others; returns when its service begins, or `None` if
+    /// there will be no room for it.
     #[inline]
     fn accept(
         &mut self,
@@ -297,7 +296,7 @@ impl Queue {
         Some(begins)
     }
 
-    /// Asks for what [`Queue::accept`] looks at.
+    /// Prefetches what [`Queue::accept`] reads.
     #[inline]
     fn prefetch(&self) {
         let (front, back) = self.pending.as_slices();
@@ -305,7 +304,7 @@ impl Queue {
         self.pending.get(self.begun).into_iter().for_each(prefetch);
     }
 
-    /// Removes those whose service had ended before `now`.
+    /// Removes the packets whose service ended before `now`.
     #[cold]
     fn forget(&mut self, now: Time) {
         while self.pending.pop_front_if(|first| first.ends < now).is_some() {
@@ -313,7 +312,7 @@ impl Queue {
         }
     }
 
-    /// Those begin their service that do so by `at`.
+    /// Begins service of the packets that are due by `at`.
     #[inline]
     fn begin(&mut self, at: Time) {
         while let Some(next) = self.pending.get(self.begun).filter(|next| next.begins <= at) {
@@ -322,14 +321,14 @@ impl Queue {
         }
     }
 
-    /// How many have arrived before `now` and wait, and their bytes.
+    /// How many packets have arrived before `now` and wait, and their bytes.
     fn waiting(&self, now: Time) -> (u64, Bytes) {
         let here = |one: &&Pending| one.arrives < now && one.begins >= now;
         let waiting = self.pending.iter().filter(here);
         waiting.fold((0, Bytes::ZERO), |(n, sum), one| (n + 1, sum + one.len))
     }
 
-    /// Records the link's work by the end of a run; returns how many it has served.
+    /// Records the link's work up to the end of a run; returns how many packets it has served.
     fn enter(&self, out: &mut Report, stage: StageId, link: ResourceId) -> u64 {
         let now = out.now();
         out.waiting(self.waiting(now).0);
@@ -354,7 +353,7 @@ mod tests {
     use lastmeter_engine::{Graph, Outcome, ResourceInfo, ResourceKind, StageInfo, VirtualClock};
     use proptest::prelude::*;
 
-    /// Sends ten packets of 1500 B at once, and collects what comes back.
+    /// Sends ten packets of 1500 B at once, and collects what arrives.
     struct Ten(PathId);
 
     impl Element for Ten {
@@ -382,7 +381,7 @@ mod tests {
             let (name, kind) = (name.to_owned(), ResourceKind::Wire);
             graph.resource(ResourceInfo::new(name, kind))
         };
-        // 6 us and 12 us for a packet.
+        // 6 us and 12 us per packet.
         let port = ((Rate::from_gbit(2), wire("line")), (Rate::from_gbit(1), wire("link")));
         let outputs = Outputs::new(Options {
             directory: Directory::of(&[(NodeId(0), 0)]),
@@ -402,11 +401,11 @@ mod tests {
         engine.finish().unwrap()
     }
 
-    /// They come to the queue every 6 us and leave it every 12. The sixth finds two before it at 36 us,
+    /// Packets arrive at the queue every 6 us and leave every 12 us. The sixth finds two in front of it at 36 us,
     /// and so do the eighth and the tenth.
     #[test]
-    fn what_finds_no_room_is_dropped_on_arrival_at_the_queue() {
-        // With how long, in microseconds, the line and the link were busy.
+    fn a_packet_without_room_is_dropped_on_arrival_at_the_queue() {
+        // With the busy times of line and link, in microseconds.
         for (us, dropped, delivered, busy) in [
             (17, 0, 0, [17, 11]),
             (35, 0, 2, [35, 29]),
@@ -425,7 +424,7 @@ mod tests {
     proptest! {
         /// Compared with a plain list of all packets.
         #[test]
-        fn a_queue_told_ahead_is_a_queue(
+        fn a_precomputed_queue_behaves_like_a_queue(
             packets in prop::collection::vec((0u64..40, 1u64..4, 0u64..30), 1..80),
             room in 1u64..12,
         ) {

@@ -1,15 +1,15 @@
-//! An input of a fabric as an element: its virtual output queues and its line into the fabric; and
-//! the exchange of all ports' backlogs.
+//! An input of a fabric as an element: its virtual output queues and its line into the fabric; and the exchange of
+//! all ports' backlogs.
 //!
 //! ```text
 //! in 0 --> [ Ingress: VOQs, rates ] --> out 0 the fabric
 //!           in 1 ^ B(j)   | out 1 record      ^ in 2 notice
 //!           (its output)  v                   |
-//!          [ Exchange ] collects the records of all ports, and notifies each
+//!          [ Exchange ] collects the records of all ports, and notifies each of them
 //! ```
 //!
-//! In the document each port receives and sums the records of all ports; here they are summed
-//! once, because the sums are equal. A record takes time and none of the fabric's capacity.
+//! In the document, each port receives and sums the records of all ports; here they are summed once, because the
+//! sums are equal. A record takes time but none of the fabric's capacity.
 
 use super::allocation::{Allocation, Shares, Summary};
 use super::output::Line;
@@ -24,23 +24,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Where packets enter and leave a port of a node made of many elements.
 pub type Place = ((ElementId, PortId), (ElementId, PortId));
 
-/// Which port leads to each node, by [`NodeId`]: four bytes each, since every element looks up
-/// every packet.
+/// The port of each node, by [`NodeId`]: four bytes each, since every element looks up every packet.
 #[derive(Clone, Debug)]
 pub struct Directory(Arc<[u32]>);
 
-/// No port leads there.
+/// No port for this node.
 const NO_PORT: u32 = u32::MAX;
 
 impl Directory {
-    /// That of these nodes and their ports.
+    /// The routes to these nodes, with their ports.
     pub fn of(nodes: &[(NodeId, usize)]) -> Directory {
         let len = nodes.iter().map(|(node, _)| node.0 as usize + 1).max().unwrap_or(0);
         let mut ports = vec![NO_PORT; len];
         nodes.iter().for_each(|&(node, port)| ports[node.0 as usize] = port as u32);
         Directory(ports.into())
     }
-    /// The port that a packet leaves by.
+    /// The port by which a packet leaves.
     #[inline]
     pub fn port(&self, destination: NodeId) -> Option<usize> {
         let port = *self.0.get(destination.0 as usize)?;
@@ -48,30 +47,30 @@ impl Directory {
     }
 }
 
-/// A record's or a notice's size: one cell.
+/// Size of a record or a notice: one cell.
 pub(super) const RECORD_LEN: Bytes = Bytes(53);
-/// Where a record says from which port it is, and a notice of which period; where a record says B(j).
+/// Fields of a record: its port, and B(j); of a notice: its period.
 const WORD_PORT: usize = 0;
 pub(super) const WORD_BACKLOG: usize = 1;
 
-/// Backlogs of the last periods, by the period's number. Records are summed here when they are
-/// sent, and read only after the last record has reached the exchange.
+/// Backlogs of the last periods, by the number of the period. Records are summed here when they are sent, and read
+/// only after the last record has reached the exchange.
 ///
-/// The ports of a switch tell together: one thread runs them all, and none waits for another.
+/// The ports of a switch report together: one thread runs them all, and none waits for another.
 #[derive(Clone, Debug)]
 pub struct Board(Arc<Told>);
 
-/// Of a period all have told before anybody tells of the next, and hear before anybody does of the next.
+/// All ports report a period before any reports the next, and are notified of it before any is of the next.
 const BOARD_LEN: usize = 2;
 
 #[derive(Debug)]
 struct Told {
     ports: usize,
-    /// So many ports are a switch.
+    /// Ports per switch.
     module: usize,
-    /// By switch.
+    /// Sums by switch.
     together: Vec<Mutex<Together>>,
-    /// By all.
+    /// Shares computed from the records of all ports, by period.
     shares: Mutex<[Arc<Shares>; BOARD_LEN]>,
 }
 
@@ -84,7 +83,7 @@ struct Together {
 }
 
 impl Board {
-    /// An empty one for these ports, in switches of `module`.
+    /// An empty table for these ports, in switches of `module` ports.
     pub fn new(ports: usize, module: usize) -> Board {
         let module = module.max(1);
         let told = || Summary { output: vec![0; module], inputs: vec![0; ports] };
@@ -94,7 +93,7 @@ impl Board {
         let together = (0..ports.div_ceil(module)).map(|_| together()).collect();
         Board(Arc::new(Told { ports, module, together, shares: Mutex::default() }))
     }
-    /// What the ports of a switch share, by the number of any of them.
+    /// The memory shared by the ports of a switch, by the number of any of them.
     fn of(&self, port: usize) -> MutexGuard<'_, Together> {
         let together = &self.0.together[port / self.0.module];
         together.lock().unwrap_or_else(PoisonError::into_inner)
@@ -110,7 +109,7 @@ impl Board {
     fn get(&self, period: u64) -> Arc<Shares> {
         self.shares()[period as usize % BOARD_LEN].clone()
     }
-    /// All records of a period are in: its place is cleared for a later one.
+    /// All records of a period are in: its slot is cleared for a later period.
     fn close(&self, period: u64, allocation: &Allocation) {
         let Told { ports, module, .. } = *self.0;
         let mut summary = Summary::empty(ports);
@@ -125,27 +124,27 @@ impl Board {
     }
 }
 
-/// What all inputs of a fabric have in common.
+/// Parameters and state shared by all inputs of a fabric.
 pub struct InputOptions {
     /// How queues are served.
     pub rules: Arc<Rules>,
-    /// Who leaves where.
+    /// The routes to the ports.
     pub directory: Directory,
     /// Where sums are read.
     pub board: Board,
-    /// What the ledger calls queues and lines.
+    /// Queues and lines in the books.
     pub stage: StageId,
 }
 
-/// The virtual output queues of a port, and its line into the fabric. The state used for each
-/// packet takes four cache lines.
+/// The virtual output queues of a port, and its line into the fabric. The state used for each packet takes four
+/// cache lines.
 #[repr(C, align(64))]
 pub struct Ingress {
     voqs: Voqs<Packet>,
     free_at: Time,
     /// When the timer is due; [`Time::MAX`] if it is not armed.
     armed: Time,
-    /// Time of a byte on the line into the fabric, if in whole picoseconds; zero if not.
+    /// Time per byte on the line into the fabric, if a whole number of picoseconds; otherwise zero.
     byte_time: Duration,
     /// Busy time of that line until `free_at`.
     busy: Duration,
@@ -158,13 +157,13 @@ pub struct Ingress {
 
 const _: () = assert!(size_of::<Ingress>() == 256);
 
-/// What an input needs only when backlogs are exchanged, or at the end.
+/// State used only when backlogs are exchanged, or at the end.
 struct Periodic {
     resource: ResourceId,
-    /// S L, of the line into the fabric.
+    /// S L: the rate of the line into the fabric.
     capacity: Rate,
     port: usize,
-    /// What the last record said, and how many there were.
+    /// The content of the last record, and the number of records.
     told: Vec<(usize, u64)>,
     told_periods: u64,
     periods: u64,
@@ -172,7 +171,7 @@ struct Periodic {
 }
 
 const SEND: TimerId = TimerId(0);
-/// Where packets enter an input.
+/// Port for packets into an input.
 pub const PACKETS: PortId = PortId(0);
 /// Port for records of its own port's output queue.
 pub const OWN_BACKLOG: PortId = PortId(1);
@@ -191,7 +190,7 @@ fn byte_time(rate: Rate) -> Duration {
 }
 
 impl Ingress {
-    /// That of a port, with nothing in it and this line into the fabric.
+    /// The input of a port, empty, with this line into the fabric.
     pub fn new(port: usize, (capacity, resource): Line, options: Arc<InputOptions>) -> Ingress {
         let (told, told_periods, periods, refused) = (Vec::new(), 0, 0, 0);
         Ingress {
@@ -216,7 +215,7 @@ impl Ingress {
         }
     }
 
-    /// How long the line takes.
+    /// Time on the line.
     #[inline]
     fn service(&self, len: Bytes) -> Duration {
         match self.byte_time {
@@ -331,7 +330,7 @@ impl Element for Ingress {
         out.held(self.voqs.packets());
         let now = out.now();
         let busy = self.busy - self.free_at.saturating_since(now);
-        // The line is free only while it has nothing to do.
+        // The line is free only while there is nothing to send.
         let idle = now.since_start() - busy;
         let served = (self.served > 0).then_some((self.options.stage, busy));
         out.meter(&Meter::of(self.periodic.resource, now, served, idle, self.moved));
@@ -342,7 +341,7 @@ impl Element for Ingress {
     }
 }
 
-/// Waits for the records of all ports, and notifies each that the sums are ready.
+/// Waits for the records of all ports, and notifies each port that the sums are ready.
 pub struct Exchange {
     board: Board,
     records: Vec<Packet>,
@@ -351,7 +350,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// One for the ports that these equations are for.
+    /// An exchange for the ports that these equations are for.
     pub fn new(allocation: Allocation, board: Board) -> Exchange {
         Exchange { board, records: Vec::with_capacity(allocation.ports), allocation, number: 0 }
     }
@@ -413,7 +412,7 @@ mod tests {
 
     #[test]
     fn the_line_of_an_input_is_busy_while_it_sends() {
-        // 6 us for a packet.
+        // 6 us per packet.
         for (us, busy, moved) in [(7, 7, 3000), (50, 30, 7500), (115, 45, 12_000)] {
             let mut graph = Graph::new(1);
             let path = graph.path("path", "class");

@@ -1,16 +1,15 @@
-//! A port of the prototype: its virtual output queues, its output queue, its own copy of all ports'
-//! backlogs, and the rates that it computes from them. It takes `now`; the caller provides the
-//! clock.
+//! A port of the prototype: its virtual output queues, its output queue, its own copy of all ports' backlogs, and
+//! the rates that it computes from them. It takes `now`; the caller provides the clock.
 //!
 //! ```text
-//! offer(output, len) --> [ VOQs ] --r(i,j), S L--> Sent::Packet --> arrive(len) --> [ output ] --L--> gone
+//! offer(output, len) --> [ VOQs ] --r(i,j), S L--> Sent::Packet --> arrive(len) --> [ output ] --L--> link
 //!                        each period D: Sent::Cell(backlogs) --> hear(cell) at every port, its own too
 //! ```
 //!
-//! [`super::model`] is a whole router in virtual time. This is what each of its processors does, so that
-//! ports can run on threads of their own and exchange backlogs in cells (D-122), which a monitor
-//! captures (D-124) and [`Replay`] computes rates from again (D-125). A port that has not been heard of for
-//! [`AGE_MAX`] periods counts as empty.
+//! [`super::model`] is a whole router in virtual time. This is the work of one of its processors, so that ports
+//! can run on separate threads and exchange backlogs in cells (D-122), which a monitor captures (D-124) and from
+//! which [`Replay`] computes the rates again (D-125). A port that has been silent for [`AGE_MAX`] periods counts
+//! as empty.
 //!
 //! Source: Kuhns et al., §3.6 and §8.3. Deviation: packets have a length and no content.
 //!
@@ -44,19 +43,19 @@ use lastmeter_wire::control::dq::Backlogs;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Ports of the prototype: those whose backlogs fit a cell.
+/// Ports of the prototype: as many as have their backlogs fit into a cell.
 pub const PORTS_MAX: usize = PORTS as usize;
 /// Periods without a cell after which a port counts as empty.
 pub const AGE_MAX: u64 = 3;
 
-/// What a port sends.
+/// A transmission of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// A packet to an output of the fabric.
     Packet {
-        /// Which.
+        /// The output.
         output: usize,
-        /// How long it is.
+        /// Its length.
         len: Bytes,
     },
     /// A cell of backlogs to all ports.
@@ -77,7 +76,7 @@ pub struct Port {
     carried: u64,
     lost: u64,
     news: News,
-    /// How many periods it has reported, and when it does next.
+    /// The number of periods reported, and when the next one is due.
     told: u64,
     tells: Time,
     alarms: u64,
@@ -87,7 +86,7 @@ impl Port {
     /// An idle port.
     ///
     /// # Errors
-    /// There are more ports than fit a cell, or no equations.
+    /// If there are more ports than fit into a cell, or there are no equations.
     pub fn new(options: Options, number: usize) -> Result<Port, String> {
         let Some(allocation) = options.allocation() else {
             return Err("the prototype needs a set of equations to compute rates".to_owned());
@@ -115,13 +114,13 @@ impl Port {
         })
     }
 
-    /// A packet from outside, for an output.
+    /// A packet arrives from outside, for an output.
     pub fn offer(&mut self, now: Time, output: usize, len: Bytes) {
         if output >= self.options.ports || self.voqs.enqueue(now, output, len, ()).is_err() {
             self.lost += len.0;
         }
     }
-    /// A packet out of the fabric, for this port's link.
+    /// A packet arrives from the fabric, for this port's link.
     pub fn arrive(&mut self, now: Time, len: Bytes) {
         if self.backlog + len.0 > self.options.room.0 {
             self.lost += len.0;
@@ -133,7 +132,7 @@ impl Port {
         self.queue.push_back(len);
         self.backlog += len.0;
     }
-    /// A cell of backlogs, of any port. An invalid one is counted and ignored.
+    /// A cell of backlogs arrives, from any port. An invalid cell is counted and ignored.
     pub fn hear(&mut self, cell: &[u8; PAYLOAD_LEN]) {
         match Backlogs::parse(cell) {
             Ok(told) if usize::from(told.port) < self.options.ports => self.news.hear(told),
@@ -141,8 +140,8 @@ impl Port {
         }
     }
 
-    /// Does what is due by `now`, and returns what it sends. Rates follow what was received when
-    /// the next period begins.
+    /// Handles everything due by `now`, and returns what it sends. Rates are recomputed from the cells received
+    /// when the next period begins.
     pub fn advance(&mut self, now: Time, sent: &mut Vec<Sent>) {
         while self.tells <= now {
             let at = self.tells;
@@ -157,7 +156,7 @@ impl Port {
         self.leave(now);
     }
 
-    /// When something is due next: a packet's end on the link, one for the fabric, or a period.
+    /// When the next event is due: a packet's end on the link, one for the fabric, or a period.
     pub fn ready_at(&self) -> Time {
         let packet = self.voqs.ready_at().map(|ready| ready.max(self.input_free));
         let link = self.queue.front().map(|&len| self.link_free + self.options.link.time_for(len));
@@ -188,7 +187,7 @@ impl Port {
         }
     }
 
-    /// New rates from the cells of all ports.
+    /// Recomputes rates from the cells of all ports.
     fn allocate(&mut self, now: Time) {
         let since = self.told.saturating_sub(AGE_MAX);
         let (summary, rows, missing) = self.news.summary(self.options.ports, since);
@@ -218,7 +217,7 @@ impl Port {
     pub fn backlog(&self) -> u64 {
         self.backlog
     }
-    /// The rate at which its input may send to an output now, in bits per second.
+    /// The current rate from its input to an output, in bits per second.
     pub fn rate(&self, output: usize) -> u64 {
         self.voqs.rate(output).unwrap_or(0)
     }
@@ -230,7 +229,7 @@ impl Port {
     pub fn lost(&self) -> u64 {
         self.lost
     }
-    /// How often a port had been silent for too long, or a cell was invalid.
+    /// Times that a port had been silent for too long or a cell was invalid.
     pub fn alarms(&self) -> u64 {
         self.alarms
     }
@@ -239,7 +238,7 @@ impl Port {
 /// Each port's backlogs for each output.
 type Rows = [[u64; PORTS_MAX]; PORTS_MAX];
 
-/// The last cell of each port, and its period in full.
+/// The last cell of each port, and its unwrapped period number.
 #[derive(Clone, Debug, Default)]
 struct News([Option<(u64, Backlogs)>; PORTS_MAX]);
 
@@ -257,8 +256,8 @@ impl News {
         *place = Some((number, told));
     }
 
-    /// Sums, each port's backlogs, and how many ports have been silent since period `since`;
-    /// these count as empty.
+    /// Sums, each port's backlogs, and how many ports have been silent since period `since`; silent ports count as
+    /// empty.
     fn summary(&self, ports: usize, since: u64) -> (Summary, Rows, u64) {
         let (mut summary, mut rows) = (Summary::empty(ports), [[0; PORTS_MAX]; PORTS_MAX]);
         let mut missing = 0;
@@ -275,8 +274,8 @@ impl News {
     }
 }
 
-/// Every port's allocation, recomputed from captured cells alone (D-125). Late ports count
-/// as last reported.
+/// Every port's allocation, recomputed from captured cells alone (D-125). For a missing cell, the port's previous
+/// report is used.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Rate};
@@ -286,13 +285,13 @@ impl News {
 /// let rule = Rule::Responsive { backlog_min: Bytes(1000) };
 /// let mut replay = Replay::new(Allocation { rule, ports: 8, capacity: Rate::from_mbit(140) });
 /// let told = Backlogs { port: 0, sequence: 0, output: 0, inputs: [0; 8] };
-/// assert!(replay.cell(&told).is_none(), "seven more ports have not told yet");
+/// assert!(replay.cell(&told).is_none(), "seven ports have not yet reported");
 /// ```
 #[derive(Debug)]
 pub struct Replay {
     allocation: Allocation,
     news: News,
-    /// The current period, and how many of its cells have come.
+    /// The current period, and how many of its cells have arrived.
     period: Option<u64>,
     heard: usize,
 }
@@ -311,20 +310,19 @@ pub struct Period {
 }
 
 impl Replay {
-    /// No cell has come yet.
+    /// No cell has arrived yet.
     pub fn new(allocation: Allocation) -> Replay {
         Replay { allocation, news: News::default(), period: None, heard: 0 }
     }
 
-    /// Takes the next cell of a capture. Returns a period when all its cells have come, or one
-    /// of a later period.
+    /// Takes the next cell of a capture. Returns a period when all its cells have arrived, or a cell of a later
+    /// period.
     pub fn cell(&mut self, told: &Backlogs) -> Option<Period> {
         let ports = self.allocation.ports.min(PORTS_MAX);
         if usize::from(told.port) >= ports {
             return None;
         }
-        // Cells of the previous period may be missing when the next one begins; the last report
-        // counts.
+        // Cells of the previous period may be missing when the next one begins; the last report is used.
         let unfinished = self.period.filter(|_| self.heard > 0);
         let before = unfinished.map(|before| self.computed(before));
         self.news.hear(*told);
@@ -382,11 +380,10 @@ mod tests {
         }
     }
 
-    /// D-122 in virtual time: eight ports that exchange nothing but cells fill an output at 70
-    /// Mbit/s, and the rates that a replay computes from their cells are those that they send at
-    /// (D-124, D-125).
+    /// D-122 in virtual time: eight ports that exchange nothing but cells fill an output at 70 Mbit/s, and the
+    /// rates that a replay computes from their cells are those at which they send (D-124, D-125).
     #[test]
-    fn ports_that_exchange_cells_do_what_the_model_does_and_a_replay_agrees() {
+    fn ports_that_exchange_cells_agree_with_the_model_and_with_a_replay() {
         let options = options();
         let mut ports: Vec<Port> =
             (0..8).map(|number| Port::new(options, number).expect("eight ports")).collect();
@@ -409,7 +406,7 @@ mod tests {
                     Sent::Packet { output, len } => ports[output].arrive(at, len),
                     Sent::Cell(cell) => {
                         ports.iter_mut().for_each(|port| port.hear(&cell));
-                        let told = Backlogs::parse(&cell).expect("a port made it");
+                        let told = Backlogs::parse(&cell).expect("a port emitted it");
                         last = replay.cell(&told).or(last);
                     }
                 }
@@ -433,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_falls_silent_counts_as_empty_and_is_counted() {
+    fn a_silent_port_is_treated_as_empty_and_counted() {
         let mut port = Port::new(options(), 0).expect("eight ports");
         let mut sent = Vec::new();
         for period in 1..=10 {
@@ -445,7 +442,7 @@ mod tests {
         }
         assert!(port.alarms() > 0);
         port.hear(&[255; PAYLOAD_LEN]);
-        assert_eq!(port.rate(3), 17_499_999, "all are empty: S L / N");
+        assert_eq!(port.rate(3), 17_499_999, "all ports are empty: S L / N");
         assert!(Port::new(Options { ports: 9, ..options() }, 0).is_err());
     }
 }

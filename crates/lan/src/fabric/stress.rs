@@ -1,5 +1,5 @@
-//! The stress load of distributed queueing: sources overload one output after the other, and the
-//! last one tries to starve an output.
+//! The stress load of distributed queueing: sources overload one output after another, and the last one tries to
+//! starve an output.
 //!
 //! ```text
 //! stage 1: K sources --> output 1      until period T
@@ -78,9 +78,12 @@ impl Record {
     }
 }
 
-/// Puts the load on a router. Panics if there are fewer ports than sources or stages.
+/// Applies the load to a router. Panics if there are fewer ports than sources or stages.
 pub fn run(options: Options, load: Load) -> Record {
-    assert!(load.sources <= options.ports && load.stages <= options.ports, "ports for all");
+    assert!(
+        load.sources <= options.ports && load.stages <= options.ports,
+        "there are ports for all sources and stages"
+    );
     let mut router = Model::new(options);
     let gap = options.link.time_for(load.len);
     let (mut stage, mut next) = (0, Time::START);

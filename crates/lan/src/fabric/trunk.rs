@@ -1,5 +1,5 @@
-//! The trunk through the middle stage: what all inputs of one switch send, in order of arrival,
-//! to the switches of the last stage.
+//! The trunk through the middle stage: everything that the inputs of one switch send, in order of arrival, to the
+//! switches of the last stage.
 //!
 //! ```text
 //! in 0 --> [ newest | ... | oldest ] --n S L--> out k: the switch of ports k n to k n + n - 1
@@ -15,14 +15,14 @@ pub struct Trunk {
     fifo: Fifo,
     pace: Pace,
     directory: Directory,
-    /// Ports of a switch.
+    /// Ports per switch.
     module: usize,
     stage: StageId,
     resource: ResourceId,
 }
 
 impl Trunk {
-    /// One at this rate, to switches of `module` ports.
+    /// A trunk at this rate, to switches of `module` ports.
     pub fn new(
         (rate, module): (Rate, usize),
         directory: Directory,
@@ -37,7 +37,7 @@ impl Element for Trunk {
     #[inline]
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, mut packet: Packet) {
         let port = self.directory.port(packet.destination);
-        let port = port.expect("an input passes on only what has a route");
+        let port = port.expect("an input forwards only packets with a route");
         let (now, len) = (cx.now(), packet.len);
         let (begins, service) = self.fifo.accept(now, len, |_| self.pace.time_for(len));
         packet.entered = now;

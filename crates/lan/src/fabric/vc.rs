@@ -1,26 +1,26 @@
-//! Virtual circuits inside a router: the number identifies the sender, so a
-//! receiver knows what to do with a cell without looking inside.
+//! Virtual circuits inside a router: the circuit number identifies the sender, so a receiver knows how to handle a
+//! cell without looking inside.
 //!
 //! | from | on | to | on |
 //! |---|---|---|---|
 //! | input i | 40 + j | output j | 40 + i |
 //! | control processor | 84 + j | processor of port j | 62 |
 //!
-//! Each circuit ends in a circuit of its own, so cells of one sender are never mixed with another's.
+//! Each circuit has its own number at its end, so cells of different senders are never mixed.
 //!
-//! On these the control processor commands ports: messages in AAL5 to their processors, single
+//! On these circuits the control processor sends commands to ports: messages in AAL5 to their processors, single
 //! cells in AAL0 to the hardware (D-06).
 //!
-//! Source: Kuhns et al., §2.1, §3.1 (D-06, D-19, D-21, D-22). The document's router has eight ports. Its rules as
-//! printed would let a packet of input 22 look like a command, and circuits to outputs from 44 on look
-//! like commands to processors; so they hold for at most [`PORTS_MAX`] ports.
+//! Source: Kuhns et al., §2.1, §3.1 (D-06, D-19, D-21, D-22). The document's router has eight ports. With its
+//! rules as printed, a packet of input 22 would look like a command, and circuits to outputs from 44 on would look
+//! like commands to processors; so they are valid for at most [`PORTS_MAX`] ports.
 
 use lastmeter_wire::control::der::{VCI_CONTROL, VCI_IP, VCI_LISTEN};
 
-/// Most ports for which no two circuits share a number: 40 + i must stay below 62.
+/// Most ports for which no two circuits have the same number: 40 + i must be less than 62.
 pub const PORTS_MAX: u16 = VCI_LISTEN - VCI_IP;
 
-/// What a port's processor is to do with what arrives on a circuit.
+/// What a port's processor has to do with data arriving on a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// A packet of this input, which has been classified there.
@@ -32,7 +32,7 @@ pub enum Arrival {
     Command,
 }
 
-/// A circuit's other end: the port, and the number there.
+/// The far end of a circuit: the port, and the number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct End {
     /// The port at which it ends.
@@ -41,8 +41,8 @@ pub struct End {
     pub vci: u16,
 }
 
-/// Where the switch takes a cell that enters at port `input` on circuit `vci`; `None` if no circuit
-/// of a router of `ports` ports has this number there.
+/// The destination of a cell that enters the switch at port `input` on circuit `vci`; `None` if no circuit of a
+/// router of `ports` ports has this number there.
 ///
 /// ```
 /// use lastmeter_lan::fabric::vc::{End, translate};
@@ -54,14 +54,14 @@ pub fn translate(ports: u16, input: u16, vci: u16) -> Option<End> {
     (ports <= PORTS_MAX && input < ports).then_some(End { port, vci: VCI_IP + input })
 }
 
-/// Where the switch takes a cell of the control processor on circuit `vci`.
+/// The destination of a cell from the control processor on circuit `vci`.
 pub fn command(ports: u16, vci: u16) -> Option<End> {
     let port = vci.checked_sub(VCI_CONTROL).filter(|&port| port < ports)?;
     (ports <= PORTS_MAX).then_some(End { port, vci: VCI_LISTEN })
 }
 
-/// What a cell on circuit `vci` means to a port's processor: one comparison and one subtraction,
-/// without looking at the packet (D-19).
+/// The meaning of a cell on circuit `vci` to a port's processor: one comparison and one subtraction, without
+/// looking at the packet (D-19).
 pub fn arrival(ports: u16, vci: u16) -> Option<Arrival> {
     match vci {
         VCI_LISTEN => Some(Arrival::Command),
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// D-22, for every pair of ports of every router that the rules hold for.
+    /// D-22, for every pair of ports of every router for which the rules are valid.
     #[test]
     fn the_rules_are_those_of_the_document_and_no_two_circuits_collide() {
         assert_eq!((VCI_IP, VCI_CONTROL, VCI_LISTEN), (40, 84, 62));
@@ -107,7 +107,7 @@ mod tests {
         assert!(translate(23, 0, 40).is_none() && command(23, 84).is_none());
     }
 
-    /// D-21: a packet and a command, their cells mixed on one link, come out whole.
+    /// D-21: a packet and a command, with their cells interleaved on one link, are reassembled correctly.
     #[test]
     fn packets_and_commands_on_their_own_circuits_are_not_mixed() {
         use lastmeter_wire::aal::aal5;
@@ -129,11 +129,11 @@ mod tests {
         for (which, bytes) in apart.iter().enumerate() {
             assert_eq!(aal5::parse(bytes).unwrap().payload, messages[which].1);
         }
-        assert!(aal5::parse(&mixed).is_err(), "on one circuit they would be mixed");
+        assert!(aal5::parse(&mixed).is_err(), "on one circuit they cannot be reassembled");
     }
 
-    /// D-06: the control processor reaches every port in AAL5, over circuits inside the switch, and
-    /// to its hardware in single cells; both arrive as they were sent, and nowhere else.
+    /// D-06: the control processor reaches every port in AAL5, over circuits inside the switch, and its hardware
+    /// in single cells; both arrive unchanged, and nowhere else.
     #[test]
     fn commands_of_the_control_processor_reach_each_port_over_the_switch() {
         use lastmeter_wire::aal::aal5;

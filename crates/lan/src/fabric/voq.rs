@@ -1,4 +1,4 @@
-//! The virtual output queues of one input, each served no faster than its rate.
+//! The virtual output queues of one input, each served at no more than its rate.
 //!
 //! ```text
 //!      +--> [ output 0 ] --r(0)--+
@@ -6,14 +6,13 @@
 //!      '--> ...                --+
 //! ```
 //!
-//! A queue that has sent `len` bytes is due again `len / r` after it was last due;
-//! it may catch up at most one period of its rate. A queue that has emptied keeps its debt. Without an
-//! allocation all queues are always due, and take turns.
+//! A queue that has sent `len` bytes is due again `len / r` after it was last due; it may catch up at most one
+//! period of its rate. A queue that becomes empty keeps its debt. Without an allocation, all queues are always
+//! due, and take turns.
 //!
-//! Memory follows what is queued and owed, not the number of possible queues. A queue with a
-//! backlog since rates were last computed takes a cache line; one with only a debt takes
-//! four bytes. Each pair of ports always takes three bits: 384 KiB for 1024
-//! ports. If every pair has a debt, that is another 4 MiB.
+//! Memory is proportional to what is queued and owed, not to the number of possible queues. A queue with a backlog
+//! since rates were last computed takes a cache line; one with only a debt takes four bytes. Each pair of ports
+//! always takes three bits: 384 KiB for 1024 ports. If every pair has a debt, that is another 4 MiB.
 //!
 //! Source: Kuhns et al., §3.6; the pacing is ours (D-50, D-51).
 
@@ -54,13 +53,13 @@ pub struct Voqs<T> {
     bytes: Bytes,
     turns: u64,
     known: Known,
-    /// The first `sorted` are in the order of their outputs; the others are found by what is known.
+    /// The first `sorted` are in the order of their outputs; the others are found through the index.
     queues: Vec<Queue<T>>,
     sorted: u16,
-    /// The first of `queues` that is not used: only without an allocation.
+    /// The first unused entry of `queues`: only without an allocation.
     unused: u16,
     packets: u32,
-    /// The most that `shares` give this input for an output without backlog.
+    /// The highest rate that `shares` gives this input for an output without backlog.
     idle_rate_most: u64,
     shares: Arc<Shares>,
     /// When rates were last computed.
@@ -70,14 +69,14 @@ pub struct Voqs<T> {
     rest: Box<Items<T>>,
 }
 
-/// By what rules an input serves its queues: the same for many, so that they are in a near cache.
+/// Service rules of an input: shared by many, so that they stay in a near cache.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// How rates are computed; without it queues take turns.
+    /// How rates are computed; without this, queues take turns.
     pub allocation: Option<Allocation>,
-    /// How much time a queue may catch up.
+    /// The longest time that a queue may catch up.
     pub period: Duration,
-    /// Buffer of all queues of an input together.
+    /// Buffer shared by all queues of an input.
     pub room: Bytes,
 }
 
@@ -96,30 +95,30 @@ impl<T> Default for Spare<T> {
     }
 }
 
-/// A queue that has, or has had since rates were last computed, a backlog.
+/// A queue that has a backlog, or has had one since rates were last computed.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Queue<T> {
-    /// In bits per second; 0 if it may not send.
+    /// Rate in bits per second; 0 if it may not send.
     rate: u64,
-    /// When it is due, in picoseconds; the bits that it owes if it has no rate.
+    /// When it is due, in picoseconds; if it has no rate, the bits that it owes.
     value: u64,
     bytes: u64,
     /// The next packet. Most queues of a large fabric have no other.
     first: Option<T>,
     first_len: Bytes,
-    /// The last of the others.
+    /// The last of the other packets.
     tail: u32,
     output: u16,
-    /// The one before it of those that are not in order and are known together, or that are not used;
+    /// The previous entry in a chain: of unsorted queues in the same index word, or of unused entries;
     /// [`NO_PLACE`] if it is the first.
     before: u16,
 }
 
-const _: () = assert!(PORTS_MAX < NO_PLACE as usize, "every queue has a place");
+const _: () = assert!(PORTS_MAX < NO_PLACE as usize, "places are distinct from `NO_PLACE`");
 
 impl<T> Voqs<T> {
-    /// Queues in which nothing waits.
+    /// Empty queues.
     pub fn new(rules: Arc<Rules>) -> Voqs<T> {
         let (mut shares, mut idle_rate_most) = (Shares::default(), u64::MAX);
         if let Some(allocation) = &rules.allocation {
@@ -170,7 +169,7 @@ impl<T> Voqs<T> {
         Ok(())
     }
 
-    /// Where the queue of an output is, which begins now if there is none.
+    /// The place of an output's queue, which is created if there is none.
     #[inline]
     fn queue(&mut self, now: Time, output: usize) -> usize {
         if let Some(place) = self.place(output) {
@@ -202,7 +201,7 @@ impl<T> Voqs<T> {
         place
     }
 
-    /// Where the queue of an output is, if it is one of `queues`.
+    /// The place of an output's queue, if it is in `queues`.
     #[inline]
     fn place(&self, output: usize) -> Option<usize> {
         if !self.known.has_queue(output) {
@@ -219,7 +218,7 @@ impl<T> Voqs<T> {
         sorted.binary_search_by_key(&output, |queue| queue.output.into()).ok()
     }
 
-    /// Forgets a queue that is not in order.
+    /// Removes an unsorted queue.
     fn remove(&mut self, output: usize, place: usize) {
         let before = self.queues[place].before;
         let mut later = self.known.remove_queue(output, place as u16, before);
@@ -242,18 +241,18 @@ impl<T> Voqs<T> {
         }
     }
 
-    /// When the next packet may go.
+    /// When the next packet may be sent.
     #[inline]
     pub fn ready_at(&self) -> Option<Time> {
         self.due.first().map(Due::at)
     }
 
-    /// Prefetches what [`Voqs::allocate`] will need.
+    /// Prefetches what [`Voqs::allocate`] reads.
     pub fn prefetch_all(&self) {
         self.known.prefetch_all();
         prefetch_slice(&self.queues);
     }
-    /// Prefetches what [`Voqs::enqueue`] will need for an output, or for any.
+    /// Prefetches what [`Voqs::enqueue`] reads for an output, or for any.
     #[inline]
     pub fn prefetch(&self, output: Option<usize>) {
         match output {
@@ -276,7 +275,7 @@ impl<T> Voqs<T> {
             self.due.prefetch();
         }
     }
-    /// What is due next.
+    /// The next queue that is due.
     #[inline]
     pub fn next(&self) -> Option<&T> {
         self.queues[self.due.first()?.place()].first.as_ref()
@@ -288,7 +287,7 @@ impl<T> Voqs<T> {
         let due = self.due.first().filter(|due| due.at() <= now)?;
         let (due, place) = (due.at(), due.place());
         let queue = &mut self.queues[place];
-        let (item, len) = (queue.first.take().expect("what is due waits"), queue.first_len);
+        let (item, len) = (queue.first.take().expect("a due queue has a packet"), queue.first_len);
         queue.bytes -= len.0;
         self.bytes -= len;
         self.packets -= 1;
@@ -316,17 +315,17 @@ impl<T> Voqs<T> {
         Some((output, len, item))
     }
 
-    /// The outputs with a backlog here, in order, and its bytes.
+    /// The outputs with a backlog here, in order, and the bytes of each.
     pub fn backlogs(&self) -> Vec<(usize, u64)> {
         let mut waiting = Vec::new();
         self.list_backlogs(&mut waiting);
         waiting
     }
-    /// The same in the room of another list.
+    /// The same in the memory of another list.
     pub fn list_backlogs(&self, into: &mut Vec<(usize, u64)>) {
         into.clear();
         let backlog = |queue: &Queue<T>| (usize::from(queue.output), queue.bytes);
-        // Those that are due some time are all, unless some have no rate.
+        // The scheduled queues are all of them, unless some have no rate.
         into.extend(self.due.places().map(|place| backlog(&self.queues[place])));
         if into.iter().map(|&(_, bytes)| bytes).sum::<u64>() != self.bytes.0 {
             into.clear();
@@ -335,14 +334,14 @@ impl<T> Voqs<T> {
         into.sort_unstable();
     }
 
-    /// Recomputes all rates: `own` is what [`Voqs::backlogs`] gave when the backlogs were told that
-    /// `shares` follow from.
+    /// Recomputes all rates: `own` is the result of [`Voqs::backlogs`] at the time of the report from which
+    /// `shares` was derived.
     pub fn allocate(&mut self, now: Time, own: &[(usize, u64)], shares: Arc<Shares>) {
         self.allocate_in(now, own, shares, &mut Spare::default());
     }
 
-    /// The same in memory that another input has left: that is in a near cache, where many compute their
-    /// rates one after the other.
+    /// The same in memory that another input has left, which is in a near cache when many inputs recompute their
+    /// rates one after another.
     pub fn allocate_in(
         &mut self,
         now: Time,
@@ -370,8 +369,8 @@ impl<T> Voqs<T> {
         (self.since, self.idle_rate_most, self.shares) = (now, idle_rate_most, shares);
     }
 
-    /// Gives all queues other rates, and puts those into the order of their outputs that have a packet
-    /// or will have a rate of their own. Leaves the others that owe, in order too, and what they do.
+    /// Sets the rates of all queues, and sorts by output the queues that have a packet or will have a rate of
+    /// their own. Leaves the outputs that owe, also in order, and their debts.
     fn change(
         &mut self,
         now: Time,
@@ -385,7 +384,7 @@ impl<T> Voqs<T> {
         order.clear();
         order.extend(self.queues.iter().enumerate().map(named));
         order.sort_unstable();
-        // What was kept before, some more, and so much that the allocator has to do with few sizes.
+        // The previous capacity, some spare, and rounding so that the allocator sees few sizes.
         let room = (order.len() + order.len() / 8).next_multiple_of(32);
         old.clear();
         old.reserve(room);
@@ -428,7 +427,7 @@ impl<T> Voqs<T> {
         self.due = Schedule::of(due);
     }
 
-    /// The rate at which it may send to `output` now, in bits per second; `None` without allocation.
+    /// The current rate to `output`, in bits per second; `None` without allocation.
     pub fn rate(&self, output: usize) -> Option<u64> {
         self.rules.allocation.as_ref()?;
         let known = self.place(output).map(|place| self.queues[place].rate);
@@ -449,14 +448,14 @@ impl<T> Voqs<T> {
 }
 
 impl<T> Queue<T> {
-    /// Gives it another rate, and says how many bits it owes.
+    /// Changes its rate, and returns how many bits it owes.
     fn change(&mut self, now: Time, rate: u64) -> u64 {
         let late = self.rate > 0 && self.value <= now.as_ps();
         let owed = match self.rate {
             0 => self.value,
             rate => bits_in(self.value.saturating_sub(now.as_ps()), rate),
         };
-        // A late one stays late, and catches up; nothing was due before it had a rate.
+        // A late queue stays late, and catches up; nothing was due before it had a rate.
         if rate == 0 || owed > 0 || !late {
             self.value = value(now, rate, owed);
         }
@@ -465,7 +464,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// When a queue is due that owes so many bits; if it has no rate, the bits.
+/// When a queue that owes this many bits is due; if it has no rate, the bits.
 #[inline]
 fn value(now: Time, rate: u64, owed: u64) -> u64 {
     match rate {
@@ -483,7 +482,7 @@ fn time_for(bits: u64, rate: u64) -> u64 {
     }
 }
 
-/// Bits carried in a time in picoseconds, rounded up.
+/// Bits sent in a time in picoseconds, rounded up.
 #[inline]
 fn bits_in(time: u64, rate: u64) -> u64 {
     match time.checked_mul(rate) {
@@ -533,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_empties_between_packets_is_no_faster() {
+    fn a_queue_that_empties_between_packets_is_not_faster() {
         let mut voqs = queues(Some(allocation()));
         let (mut now, mut sent) = (Time::START, 0u64);
         while now < Time::START + PERIOD * 4 {
@@ -566,7 +565,7 @@ mod tests {
             voqs.enqueue(Time::START, 0, Bytes(1750), ()).unwrap();
         }
         voqs.dequeue(Time::START).unwrap();
-        // 1750 B at 17.5 Mbit/s are 800 us. Halfway the rate falls to what one of two backlogs gets.
+        // 1750 B at 17.5 Mbit/s take 800 us. Halfway, the rate falls to that of one of two backlogs.
         let half = Time::START + Duration::from_us(400);
         let own = [(0, 3500)];
         let mut summary = Summary::empty(8);

@@ -1,4 +1,4 @@
-//! A link for application data units as an element.
+//! A link that sends application data units, as an element.
 //!
 //! ```text
 //! any in --> [ units by class ] --> one at a time, interrupted by more urgent ones --> out 0
@@ -13,28 +13,28 @@ use lastmeter_engine::{
 };
 use std::collections::BTreeMap;
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "adu-link",
     family: Family::Node,
     what: "A link that sends whole application data units, and interrupts them for more urgent \
            ones.",
-    ports: "any in --> [ units by class ] --> (line) --> link that the destination asks for",
+    ports: "any in --> [ units by class ] --> (line) --> link towards the destination",
     params: &[
-        Param::required("rate", ParamKind::Rate).is("of the line"),
+        Param::required("rate", ParamKind::Rate).is("rate of the line"),
         Param::or("way", ParamKind::Choice(&["whole", "continue", "cells", "packets"]), "whole").is(
-            "whole units, cells of one unit until a more urgent one comes, cells in turn, packets \
+            "whole units, cells of one unit until a more urgent one arrives, cells in turn, packets \
              in turn",
         ),
         Param::or("quantum", ParamKind::PACKET, "64 B")
-            .is("whole: the least before an interruption"),
-        Param::or("payload", ParamKind::PACKET, "1500 B").is("packets: the most of a unit in one"),
+            .is("whole: the smallest fragment before an interruption"),
+        Param::or("payload", ParamKind::PACKET, "1500 B").is("packets: most of a unit in one packet"),
         Param::or("header", ParamKind::Size { min: 0, max: 1024 }, "11 B")
-            .is("whole, packets: line time of each fragment that is not part of the unit"),
+            .is("whole, packets: header and gap of each fragment"),
         Param::or("units", ParamKind::COUNT, "10000").is("queue, at most"),
     ],
     source: "The Aurora final report, MIT part, §2.5, §3.7; Lefelhocz, MIT/LCS/TR-621, 1994",
-    deviations: &["A packet is a unit; its class is its priority, larger is more urgent."],
+    deviations: &["Each packet is a unit; its class is its priority, and a higher class is more urgent."],
     counters: &[
         ("served", "units sent"),
         ("decisions", "scheduling decisions"),
@@ -42,7 +42,7 @@ pub const PAGE: &Page = &Page {
         ("fragments", "fragments, cells or packets on the line"),
         ("refused", "units dropped by a full queue"),
     ],
-    drops: &[("full", "units that there was no room for")],
+    drops: &[("full", "units that the full queue refused")],
     example: r#"
 duration = "50 ms"
 [nodes]
@@ -71,10 +71,10 @@ constant = { rate = "1 Mbit/s", size = "64 B" }
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
-/// A link that whole units share.
+/// A link as an experiment describes it.
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let resource = site.resource("line", "", ResourceKind::Wire);
     let stage = site.stage("line", Some(&resource));
@@ -93,7 +93,7 @@ fn way(values: &Values) -> Way {
     }
 }
 
-/// The link.
+/// The link as an element.
 pub struct AduLink {
     link: Link,
     packets: BTreeMap<u64, Packet>,
@@ -130,7 +130,7 @@ impl AduLink {
         let mut all = std::mem::take(&mut self.sent);
         self.link.advance(cx.now(), &mut |one| all.push(one));
         for one in all.drain(..) {
-            let mut packet = self.packets.remove(&one.id).expect("each unit is a packet");
+            let mut packet = self.packets.remove(&one.id).expect("each unit has its packet");
             self.served += 1;
             self.meter.moved(packet.len);
             if cx.collecting() {

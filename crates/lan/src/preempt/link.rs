@@ -1,13 +1,13 @@
 //! One link in virtual time that sends application data units (ADUs) of several priorities.
 //!
-//! | way | on the line | scheduling decision |
+//! | way | on the line | scheduling decisions |
 //! |---|---|---|
 //! | [`Way::Whole`] | the unit, a header for each fragment | when a unit ends, or a more urgent one arrives |
-//! | [`Way::Continue`] | cells | the same: cells of one unit back to back until then |
-//! | [`Way::Cells`] | cells | after each cell, in turn among flows of equal priority |
-//! | [`Way::Packets`] | packets of the unit, each with a header | after each packet, the same |
+//! | [`Way::Continue`] | cells | the same: cells of one unit are sent back to back in between |
+//! | [`Way::Cells`] | cells | after each cell, round robin over flows of equal priority |
+//! | [`Way::Packets`] | packets of the unit, each with a header | after each packet, in the same way |
 //!
-//! An interrupted unit resumes where it was, before all others of its priority. Equals never
+//! An interrupted unit resumes where it stopped, before all others of its priority. Units of equal priority never
 //! interrupt each other, so at most one unit per priority is in progress.
 
 use lastmeter_base::{Bytes, Duration, Rate, Time};
@@ -18,20 +18,20 @@ use std::collections::{BTreeMap, VecDeque};
 pub enum Way {
     /// Whole units, interrupted after any multiple of `quantum`.
     Whole {
-        /// Before and after each fragment.
+        /// Overhead of each fragment.
         header: Bytes,
-        /// Fragments are multiples of this, except a unit's last.
+        /// Fragment sizes are multiples of this, except for a unit's last one.
         quantum: Bytes,
     },
-    /// Cells of 53 bytes for 48 of the unit, of one unit until a more urgent one arrives.
+    /// Cells of 53 bytes with 48 of the unit; all of one unit until a more urgent one arrives.
     Continue,
-    /// Cells of 53 bytes for 48 of the unit.
+    /// Cells of 53 bytes with 48 of the unit.
     Cells,
     /// Packets.
     Packets {
-        /// The most of a unit in one packet.
+        /// Most of a unit in one packet.
         payload: Bytes,
-        /// Of each packet.
+        /// Header of each packet.
         header: Bytes,
     },
 }
@@ -56,7 +56,7 @@ impl Way {
             _ => self.line(len),
         }
     }
-    /// The most of a unit that is sent without a scheduling decision.
+    /// The most of a unit that is sent between scheduling decisions.
     fn piece(&self, left: Bytes) -> Bytes {
         match *self {
             Way::Whole { .. } | Way::Continue => left,
@@ -64,7 +64,7 @@ impl Way {
             Way::Packets { payload, .. } => left.min(Bytes(payload.0.max(1))),
         }
     }
-    /// Granularity of interruption within that, if any.
+    /// Granularity of interruptions within that, if any.
     fn boundary(&self) -> Option<Bytes> {
         match *self {
             Way::Whole { quantum, .. } => Some(Bytes(quantum.0.max(1))),
@@ -79,7 +79,7 @@ impl Way {
 pub struct Sent {
     /// The number that it was offered with.
     pub id: u64,
-    /// How long it is.
+    /// Its length.
     pub len: Bytes,
     /// When it was offered.
     pub offered: Time,
@@ -87,7 +87,7 @@ pub struct Sent {
     pub started: Time,
     /// When its last bit left.
     pub ended: Time,
-    /// In how many fragments.
+    /// The number of fragments.
     pub fragments: u64,
 }
 
@@ -116,10 +116,10 @@ struct Flow {
     units: VecDeque<Unit>,
 }
 
-/// Counters of a link.
+/// Totals of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How often the link's scheduler decided who sends next.
+    /// Scheduling decisions.
     pub decisions: u64,
     /// Units that were interrupted.
     pub interruptions: u64,
@@ -129,7 +129,7 @@ pub struct Counts {
     pub bytes: u64,
     /// Bytes on the line.
     pub line_bytes: u64,
-    /// The most units in progress at once.
+    /// Most units in progress at once.
     pub begun_max: u64,
 }
 
@@ -152,7 +152,7 @@ pub struct Link {
     rate: Rate,
     way: Way,
     now: Time,
-    /// Flows that have something to send, by priority; the first is next.
+    /// Flows with something to send, by priority; the first is next.
     waiting: BTreeMap<u8, VecDeque<Flow>>,
     fragment: Option<Fragment>,
     begun: u64,
@@ -173,11 +173,11 @@ impl Link {
         }
     }
 
-    /// Offers a unit of a flow, the greater `priority` the sooner. Units of a flow go in order.
-    /// `now` must not be before what has been advanced to.
+    /// Offers a unit of a flow; a greater `priority` is more urgent. Units of a flow go in order. `now` must not
+    /// be earlier than the last `advance`.
     pub fn offer(&mut self, now: Time, id: u64, flow: u64, priority: u8, len: Bytes) {
         self.now = self.now.max(now);
-        // Whole units go first come, first served.
+        // Whole units are served first come, first served.
         let flow = if self.way.boundary().is_some() { id } else { flow };
         let (offered, len) = (self.now, len.max(Bytes(1)));
         let sent = Sent { id, len, offered, started: offered, ended: offered, fragments: 0 };
@@ -189,7 +189,7 @@ impl Link {
         }
     }
 
-    /// Advances to `end`, and reports every unit sent.
+    /// Advances to `end`, and reports each unit sent.
     pub fn advance(&mut self, end: Time, tell: &mut impl FnMut(Sent)) {
         while let Some(fragment) = self.fragment.filter(|fragment| fragment.ends <= end) {
             self.now = fragment.ends;
@@ -240,7 +240,7 @@ impl Link {
         Some(unit)
     }
 
-    /// Chooses the next sender, if any.
+    /// Chooses the next flow to send, if any.
     fn begin(&mut self) {
         let Some(mut unit) = self.next() else { return };
         self.counts.decisions += 1;
@@ -254,7 +254,7 @@ impl Link {
         self.fragment = Some(Fragment { unit, began: self.now, ends, len });
     }
 
-    /// Lets the fragment on the line end as soon as it may.
+    /// Ends the fragment on the line as early as permitted.
     fn interrupt(&mut self) {
         let (Some(step), Some(fragment)) = (self.way.boundary(), &mut self.fragment) else {
             return;
@@ -276,11 +276,11 @@ impl Link {
     pub fn ready_at(&self) -> Option<Time> {
         self.fragment.map(|fragment| fragment.ends)
     }
-    /// Time of a unit without contention.
+    /// Time to send a unit without contention.
     pub fn alone(&self, len: Bytes) -> Duration {
         self.rate.time_for(self.way.whole(len))
     }
-    /// What it has done.
+    /// Its totals.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -305,7 +305,7 @@ mod tests {
         Way::Packets { payload: Bytes(1500), header: Bytes(8) },
     ];
 
-    /// Offers units at given nanoseconds; returns what was sent, and the link.
+    /// Offers units at given times in nanoseconds; returns the units sent, and the link.
     fn run(way: Way, units: &[(u64, u8, u64)]) -> (Vec<Sent>, Link) {
         let mut link = Link::new(RATE, way);
         let mut sent = Vec::new();
@@ -334,7 +334,7 @@ mod tests {
                 prop_assert_eq!(link.held(), 0);
                 for one in &sent {
                     let took = one.ended - one.started;
-                    // A fragment's time is rounded up each.
+                    // The time of each fragment is rounded up.
                     prop_assert!(took + Duration::from_ps(1) >= link.alone(one.len), "{one:?}");
                 }
                 let last = sent.iter().map(|one| one.ended).max().unwrap();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_do_not_interrupt_each_other() {
+    fn units_of_equal_priority_do_not_interrupt_each_other() {
         let (sent, link) = run(WAYS[0], &[(0, 3, 50_000), (1, 3, 100), (2, 2, 100)]);
         assert_eq!(sent.iter().map(|one| one.id).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(link.counts().interruptions, 0);

@@ -4,7 +4,7 @@
 //! neighbour --> split --> stripe: wire, delay, jitter, loss --> [ FIFO ] --> merge --> neighbour
 //! ```
 //!
-//! Skew is the time that an arrived unit waits for others: the stage `order`.
+//! Skew is the time for which a unit that has arrived waits for others: stage `order`.
 
 use super::merge::{Merger, Out};
 use super::split::{Cell, Sent, Splitter};
@@ -17,7 +17,7 @@ use lastmeter_engine::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "striped-trunk",
     family: Family::Node,
@@ -25,39 +25,42 @@ pub const PAGE: &Page = &Page {
     ports: "neighbour --> split --> stripes --> [ FIFOs ] --> merge --> neighbour      and back",
     params: &[
         Param::or("stripes", ParamKind::Integer { min: 1, max: 64 }, "4")
-            .is("channels in each direction"),
-        Param::or("rate", ParamKind::Rate, "149.76 Mbit/s").is("of each channel"),
-        Param::or("delay", ParamKind::Time, "0 s").is("of the first channel"),
+            .is("number of channels in each direction"),
+        Param::or("rate", ParamKind::Rate, "149.76 Mbit/s").is("rate of each channel"),
+        Param::or("delay", ParamKind::Time, "0 s").is("propagation delay of the first channel"),
         Param::or("skew", ParamKind::Time, "0 s")
-            .is("by how much each channel is longer than the last"),
+            .is("additional delay of each channel over the previous one"),
         Param::optional("jitter", ParamKind::Draw, "none").is("additional delay of each unit"),
         Param::or("loss", ParamKind::Number { min: 0.0, max: 1.0 }, "0")
             .is("probability that a unit is lost"),
         Param::or("unit", ParamKind::Choice(&["cell", "pdu", "flow"]), "cell")
-            .is("striping unit, never split: a packet, all packets of a PDU, a flow"),
+            .is("striping unit, which is never split: a packet, all packets of a PDU, a flow"),
         Param::or(
             "synchronise",
             ParamKind::Choice(&["markers", "numbers", "pdu", "none"]),
             "markers",
         )
-        .is("how the order is kept"),
-        Param::or("marker-every", ParamKind::COUNT, "256").is("rounds from marker to marker"),
+        .is("how the order is restored"),
+        Param::or("marker-every", ParamKind::COUNT, "256").is("rounds between markers"),
         Param::optional("quantum", ParamKind::BUFFER, "one unit")
-            .is("bytes of a channel's turn, if units differ in length"),
+            .is("bytes per channel and turn, if units differ in length"),
         Param::or("fifo", ParamKind::COUNT, "64")
-            .is("units that a channel's FIFO holds against skew"),
+            .is("capacity of each channel's FIFO against skew, in units"),
     ],
     source: "Aurora report, §3.4; Adiseshu et al., SIGCOMM 1996 (markers)",
-    deviations: &["A unit's number, where there is one, takes one byte; a marker takes a cell."],
+    deviations: &["The sequence number of a unit, if used, takes one byte; a marker takes a cell."],
     counters: &[
-        ("carried", "units that came out"),
+        ("carried", "units delivered by the receiver"),
         ("gaps", "gaps reported"),
-        ("resynchronised", "times that the order was found lost"),
-        ("held_most", "most units that a FIFO held"),
+        ("resynchronised", "times that the receiver lost and regained the order"),
+        ("held_most", "most units in a FIFO"),
     ],
     drops: &[
         ("lost", "units that a channel lost"),
-        ("incomplete", "units of a PDU that lost others, or that came after they were given up"),
+        (
+            "incomplete",
+            "units of a PDU with losses, or units that arrived after they were given up",
+        ),
     ],
     example: one_way! {
         "50 ms", "alice" ["trunk" = r#"striped-trunk = { delay = "1 ms", skew = "30 us" }"#] "bob",
@@ -67,7 +70,7 @@ pub const PAGE: &Page = &Page {
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
@@ -85,29 +88,29 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
 
 const MARKER: Bytes = Bytes(53);
 
-/// What the channels are like.
+/// Parameters of the channels.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Of each channel.
+    /// Rate of each channel.
     pub rate: Rate,
-    /// Of each channel; their number is that of stripes.
+    /// Propagation delay of each channel; there are as many as stripes.
     pub delays: Vec<Duration>,
     /// Additional delay of each unit.
     pub jitter: Option<Draw>,
     /// Probability that a unit is lost.
     pub loss: f64,
-    /// What stays whole.
+    /// The striping unit.
     pub unit: Unit,
-    /// Which channel is next.
+    /// How the next channel is chosen.
     pub balance: Balance,
-    /// How the order is kept.
+    /// How the order is restored.
     pub sync: Sync,
-    /// Units that a FIFO holds.
+    /// Capacity of a FIFO in units.
     pub fifo: usize,
 }
 
 impl Options {
-    /// Those of an experiment, whose stages may be changed.
+    /// Parameters from an experiment, whose stages may be changed.
     fn new(values: &Values, transmit: &Stage, propagation: &Stage) -> Options {
         let (delay, skew): (Duration, Duration) = (values.get("delay"), values.get("skew"));
         let stripes = 0..values.get::<u64>("stripes");
@@ -147,15 +150,15 @@ struct Flight {
 struct Way {
     splitter: Splitter,
     merger: Merger<(Packet, Time)>,
-    /// Units held by the splitter.
+    /// Units that the splitter holds.
     pending: VecDeque<Packet>,
-    /// One for each channel, with the end of what it sends.
+    /// One for each channel, with the end of its transmission.
     wires: Vec<(Meter, Time)>,
-    /// When the last unit of each channel arrives: they stay in order.
+    /// When the last unit of each channel arrives, so that units stay in order.
     last_arrival: Vec<Time>,
 }
 
-/// A trunk: what comes in on one of its two ports leaves on the other.
+/// A trunk: packets that enter by one of its two ports leave by the other.
 pub struct Trunk {
     options: Options,
     ways: [Way; 2],
@@ -171,18 +174,18 @@ pub struct Trunk {
 /// The stages of a trunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Stages {
-    /// On the wires.
+    /// Transmission on the wires.
     pub transmit: StageId,
-    /// On the way.
+    /// Propagation.
     pub propagation: StageId,
-    /// Waiting for others.
+    /// Waiting for other units.
     pub order: StageId,
 }
 
 const ARRIVE: TimerId = TimerId(0);
 
 impl Trunk {
-    /// A trunk whose channels of both directions are the units of `resource`.
+    /// A trunk whose channels, of both directions, are the units of `resource`.
     ///
     /// # Errors
     /// If unit, synchronisation and FIFO are incompatible.

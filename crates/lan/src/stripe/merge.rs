@@ -1,23 +1,22 @@
-//! The receiver of a striped stream: a FIFO for each stripe against skew, and the order in which they are
-//! read.
+//! The receiver of a striped stream: a FIFO for each stripe to absorb skew, and the order in which they are read.
 //!
-//! | synchronisation | waits for | notices a loss |
+//! | synchronisation | waits for | detects a loss |
 //! |---|---|---|
 //! | none | nothing | never |
-//! | numbers | the next number's cell | when every stripe has a later one, or a FIFO is full |
+//! | numbers | the cell with the next number | when every stripe has a later one, or a FIFO is full |
 //! | markers | the stripe whose turn it is | at the next marker at the latest, or when a FIFO is full |
-//! | PDU | the last cell on each stripe | by the length, when the PDU is put together |
+//! | PDU | the last cell on each stripe | by the length, when the PDU is reassembled |
 //!
-//! A loss is reported where the cell is missing ([`Out::Lost`]), or, with markers, when it is
-//! detected: between a loss and the next marker cells may be out of order, and
-//! [`Out::Resynchronised`] reports that. Numbers give the order while the stripes are less than 128
-//! cells apart, which all FIFOs together hold at most.
+//! A loss is reported where the cell is missing ([`Out::Lost`]), or, with markers, when it is detected: between a
+//! loss and the next marker, cells may be out of order, and [`Out::Resynchronised`] reports that. Numbers
+//! determine the order while the stripes are less than 128 cells apart, so all FIFOs together hold at most that
+//! many.
 
 use super::split::{Sent, Tag, Turn};
 use super::{Balance, Sync, Unit};
 use std::collections::VecDeque;
 
-/// What comes out.
+/// An output of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Out<T> {
     /// A cell.
@@ -45,21 +44,21 @@ pub struct Merger<T> {
     sync: Sync,
     depth: usize,
     fifos: Vec<VecDeque<Held<T>>>,
-    /// The number that is expected next: of a cell, or of a PDU.
+    /// The next number expected: of a cell, or of a PDU.
     number: u64,
     turn: Turn,
-    /// Stripes that a marker has shown to be ahead of the round: until which round.
+    /// For each stripe that a marker has shown to be ahead: the round that it is in.
     ahead: Vec<u64>,
     out: VecDeque<Out<T>>,
-    /// Cells that wait.
+    /// Cells waiting.
     waiting: usize,
     /// Most cells that waited in one FIFO.
     pub depth_max: usize,
-    /// Losses and resynchronisations that were reported.
+    /// Losses and resynchronisations reported.
     pub reports: u64,
 }
 
-/// Most stripes with numbers: each needs room for at least one cell of the 128.
+/// Most stripes with numbers: each needs room for at least one of the 128 cells.
 pub const NUMBERED_MAX: usize = 64;
 
 impl<T> Merger<T> {
@@ -103,11 +102,11 @@ impl<T> Merger<T> {
         })
     }
 
-    /// Cells that wait.
+    /// Cells waiting.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
-    /// Cells that wait of one stripe.
+    /// Cells waiting on one stripe.
     pub fn depth(&self, stripe: usize) -> usize {
         self.fifos[stripe].len()
     }
@@ -147,7 +146,7 @@ impl<T> Merger<T> {
         self.out.push_back(out);
     }
 
-    /// Outputs all that can be.
+    /// Outputs everything that can be output.
     fn read(&mut self) {
         match self.sync {
             Sync::None => {}
@@ -169,7 +168,7 @@ impl<T> Merger<T> {
 
     fn number_of(&self, stripe: usize) -> Option<u64> {
         match self.fifos[stripe].front() {
-            // By how much it is ahead of what is expected.
+            // How far it is ahead of the number expected.
             Some(&Held::Cell { tag: Tag::Number(number), .. }) => {
                 Some(u64::from(number.wrapping_sub(self.number as u8)))
             }
@@ -181,18 +180,18 @@ impl<T> Merger<T> {
         let stripes = 0..self.fifos.len();
         let firsts: Vec<Option<u64>> = stripes.map(|stripe| self.number_of(stripe)).collect();
         if let Some(stripe) = firsts.iter().position(|&first| first == Some(0)) {
-            let (item, ..) = self.pop(stripe).expect("it was seen");
+            let (item, ..) = self.pop(stripe).expect("a first cell was seen");
             self.out.push_back(Out::Cell(item));
             self.number += 1;
             return true;
         }
-        // A cell that arrives after it was given up.
+        // A cell that arrived after it had been given up.
         if let Some(stripe) = firsts.iter().position(|first| first.is_some_and(|by| by >= 128)) {
-            let (item, ..) = self.pop(stripe).expect("it was seen");
+            let (item, ..) = self.pop(stripe).expect("a first cell was seen");
             self.out.push_back(Out::Refused(item));
             return true;
         }
-        // Stripes keep their order: where all have a later one, what is expected will not come.
+        // Stripes preserve order: if all have a later cell, the one expected is lost.
         match firsts.iter().copied().collect::<Option<Vec<u64>>>() {
             Some(firsts) => self.skip_to(firsts),
             None => false,
@@ -218,7 +217,7 @@ impl<T> Merger<T> {
             Some(&Held::Marker { round }) => {
                 self.fifos[stripe].pop_front();
                 if round != self.turn.round {
-                    // Fewer cells came than rounds: it has lost some. More cannot be.
+                    // Fewer cells than rounds have arrived: it has lost some. More is impossible.
                     self.ahead[stripe] = round;
                     self.report(Out::Resynchronised);
                 }
@@ -237,14 +236,14 @@ impl<T> Merger<T> {
     fn read_pdu(&mut self) -> bool {
         let expected = self.number as u8;
         for stripe in 0..self.fifos.len() {
-            // Of one that was given up.
+            // Cells of a PDU that was given up.
             while self.fifos[stripe].front().is_some_and(|held| is_before(held, expected)) {
-                let (item, ..) = self.pop(stripe).expect("it was seen");
+                let (item, ..) = self.pop(stripe).expect("a first cell was seen");
                 self.out.push_back(Out::Refused(item));
             }
         }
         let parts: Vec<Part> = self.fifos.iter().map(|fifo| Part::first(fifo, expected)).collect();
-        // The last cell has the length; it says how many stripes the PDU uses.
+        // The last cell carries the length, which determines how many stripes the PDU uses.
         let length = parts.iter().find_map(|part| part.length);
         let used = length.map_or(parts.len(), |length| parts.len().min(length as usize));
         if !parts[..used].iter().all(|part| part.over) {
@@ -266,7 +265,7 @@ impl<T> Merger<T> {
         true
     }
 
-    /// A FIFO is full: what all wait for is given up.
+    /// A FIFO is full: the cell or PDU that all wait for is given up.
     fn give_up(&mut self) {
         match self.sync {
             Sync::None => {}
@@ -302,16 +301,16 @@ fn is_before<T>(held: &Held<T>, expected: u8) -> bool {
     }
 }
 
-/// What a stripe has of a PDU.
+/// The part of a PDU on one stripe.
 struct Part {
     cells: usize,
-    /// Whether it is complete on this stripe.
+    /// Whether it is complete.
     over: bool,
     length: Option<u32>,
 }
 
 impl Part {
-    /// The cells of PDU `expected` that stand first in a FIFO.
+    /// The cells of PDU `expected` at the head of a FIFO.
     fn first<T>(fifo: &VecDeque<Held<T>>, expected: u8) -> Part {
         let mut part = Part { cells: 0, over: false, length: None };
         for held in fifo {
@@ -323,7 +322,7 @@ impl Part {
                     part.length = part.length.or(*cells);
                     part.over |= ends_stripe;
                 }
-                // A later one: stripes keep their order.
+                // A later PDU: stripes preserve order.
                 _ => part.over = true,
             }
             if part.over {
@@ -341,8 +340,8 @@ mod tests {
     use lastmeter_base::Stream;
     use proptest::prelude::*;
 
-    /// Sends `count` cells over stripes with random skew of up to `skew` cell times, and loses some.
-    /// What comes out.
+    /// Sends `count` cells over stripes with random skew of up to `skew` cell times, and loses some. Returns the
+    /// output.
     fn pass(
         seed: u64,
         (stripes, unit, balance, sync): (usize, Unit, Balance, Sync),
@@ -361,7 +360,7 @@ mod tests {
             let sent = splitter.send(Cell { len: 53, last, flow: 0 });
             let mut first = left;
             for (stripe, sent) in sent {
-                // A cell takes `stripes` cell times of one stripe; stripes keep their order.
+                // A cell takes `stripes` cell times on one stripe; stripes preserve order.
                 busy[stripe] = (busy[stripe] + stripes as u64).max(cell + stripes as u64);
                 let at = busy[stripe] + delays[stripe];
                 let is_cell = matches!(sent, Sent::Cell(_));
@@ -377,7 +376,7 @@ mod tests {
         for (_, _, stripe, sent, item, last) in flying {
             match sent {
                 Sent::Marker { round } => merger.marker(stripe, round),
-                // Tags do not say where a PDU ends, cells do; of those that are split late, the tag.
+                // Tags do not say where a PDU ends, but cells do; for units split late, the tag does.
                 Sent::Cell(_) => merger.cell(stripe, sent, item, 53, last),
             }
             out.extend(std::iter::from_fn(|| merger.take()));
@@ -402,7 +401,7 @@ mod tests {
             seed: u64, stripes in 1usize..9, which in 0usize..3, skew in 0u64..60,
         ) {
             let sync = SYNCS[which];
-            // Numbers tell 128 cells apart.
+            // Numbers distinguish 128 cells.
             let skew = if sync == Sync::Numbers { skew.min(100 / stripes as u64) } else { skew };
             let setting = (stripes, Unit::Cell, Balance::RoundRobin, sync);
             let (out, merger) = pass(seed, setting, (skew, 0.0), 2000);
@@ -422,7 +421,7 @@ mod tests {
                 match one {
                     Out::Cell(cell) => {
                         prop_assert!(cell >= next, "{} after {}", cell, next);
-                        prop_assert!(cell == next || reported, "a gap before {} unsaid", cell);
+                        prop_assert!(cell == next || reported, "an unreported gap before {}", cell);
                         (next, reported) = (cell + 1, false);
                     }
                     Out::Lost(_) | Out::Resynchronised => reported = true,
@@ -432,7 +431,7 @@ mod tests {
         }
 
         #[test]
-        fn a_61_a_single_loss_is_put_right_by_the_next_marker(
+        fn a_61_the_next_marker_corrects_a_single_loss(
             seed: u64, stripes in 2usize..9, lost in 200u64..1000,
         ) {
             const EVERY: u64 = 16;
@@ -470,7 +469,7 @@ mod tests {
             out.extend(std::iter::from_fn(|| merger.take()));
             prop_assert_eq!(merger.reports, 1);
             let got = cells(&out);
-            // In order before the loss, and again from two marker periods behind it.
+            // In order before the loss, and again from two marker periods after it.
             let good = lost + 2 * EVERY * stripes as u64;
             let expected = |cell: &u64| *cell < lost || *cell >= good;
             let kept: Vec<u64> = got.iter().copied().filter(|cell| expected(cell)).collect();
@@ -497,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_60_whole_pdus_stay_on_their_stripes_and_come_in_order() {
+    fn a_60_whole_pdus_stay_on_their_stripes_and_arrive_in_order() {
         for balance in [Balance::RoundRobin, Balance::Surplus { quantum: 2000 }] {
             let setting = (4, Unit::Pdu, balance, Sync::Markers { every: 8 });
             let (out, merger) = pass(3, setting, (30, 0.0), 3000);

@@ -1,4 +1,4 @@
-//! Striping: one stream split over several channels of different delay, and merged again.
+//! Striping: one stream split over several channels with different delays, and merged again.
 //!
 //! ```text
 //!                .--> stripe 0: delay, jitter, loss --> [ FIFO ] --.
@@ -15,8 +15,8 @@
 //! | layer, and with it the striping unit | [`Unit`]: a cell, a PDU, a flow |
 //! | implementation: balance and synchronisation | [`Balance`], [`Sync`] |
 //!
-//! * [`split`]: the sender; [`merge`]: the receiver, which reports what it cannot put in order.
-//! * [`element`]: a trunk of several channels with both at its ends.
+//! * [`split`]: the sender; [`merge`]: the receiver, which reports what it cannot put in order;
+//! * [`element`]: a trunk of several channels, with both at each end.
 //!
 //! Source: Aurora report §3.4.2; logical reception: Adiseshu, Parulkar & Varghese, A reliable and
 //! scalable striping protocol, SIGCOMM 1996; a PDU over all stripes: Davie, A host-network interface
@@ -31,9 +31,9 @@ pub mod split;
 pub enum Topology {
     /// At the hosts themselves.
     EndToEnd,
-    /// Within the network, over one hop or several.
+    /// Within the network, over one or more hops.
     Internal,
-    /// Within the network, and each of these stripes is striped again.
+    /// Within the network, with each of these stripes striped again.
     Mixed,
 }
 
@@ -48,43 +48,43 @@ impl Topology {
     }
 }
 
-/// The largest unit that stays whole on one stripe (freedom 3).
+/// The striping unit: it always stays on one stripe (freedom 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
     /// A cell: the ATM layer.
     Cell,
     /// The cells of a PDU together: the adaptation layer.
     Pdu,
-    /// All that an application sends on one connection.
+    /// Everything that an application sends on one connection.
     Flow,
 }
 
-/// Which stripe is next (freedom 4).
+/// How the next stripe is chosen (freedom 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Balance {
-    /// One after the other.
+    /// Round robin.
     RoundRobin,
-    /// One after the other, each until it has had its quantum of bytes (surplus round robin).
+    /// Round robin by bytes: each keeps its turn until it has sent its quantum (surplus round robin).
     Surplus {
-        /// Bytes of a turn.
+        /// Bytes per turn.
         quantum: u64,
     },
 }
 
-/// How the receiver knows the order (freedom 4).
+/// How the receiver restores the order (freedom 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sync {
-    /// Not at all: units are passed on as they come.
+    /// Not at all: units are passed on as they arrive.
     None,
     /// Each unit carries a number of eight bits.
     Numbers,
-    /// The receiver does what the sender does, and a marker on each stripe after so many rounds puts it
-    /// right (logical reception).
+    /// The receiver simulates the sender, and a marker on each stripe every few rounds corrects it (logical
+    /// reception).
     Markers {
-        /// Rounds from marker to marker.
+        /// Rounds between markers.
         every: u64,
     },
-    /// Cell c of a PDU goes to stripe c mod n, the last cell of a PDU on each stripe is marked, and its
-    /// length says whether any is missing (Osiris).
+    /// Cell c of a PDU goes to stripe c mod n; the last cell of a PDU on each stripe is marked, and the length of
+    /// the PDU shows whether any is missing (Osiris).
     Pdu,
 }

@@ -2,41 +2,41 @@
 
 use super::{Balance, Sync, Unit};
 
-/// One unit of a stream: a cell, or what stands for it.
+/// One unit of a stream: a cell, or whatever is sent as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Bytes that it takes of a quantum.
+    /// Bytes that count towards a quantum.
     pub len: u64,
     /// Whether it is the last of its PDU.
     pub last: bool,
-    /// The flow that it belongs to.
+    /// Its flow.
     pub flow: u32,
 }
 
-/// What accompanies a cell on its stripe.
+/// What is added to a cell on its stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
     /// Nothing.
     Bare,
     /// Its number in the stream, modulo 256.
     Number(u8),
-    /// Where it is in its PDU.
+    /// Its position in its PDU.
     Part {
         /// The number of the PDU, modulo 256.
         pdu: u8,
         /// Whether its stripe carries no more of this PDU.
         ends_stripe: bool,
-        /// On the PDU's last cell, how many there are: the length of the trailer.
+        /// On the PDU's last cell, the number of cells: the length in the trailer.
         cells: Option<u32>,
     },
 }
 
-/// What goes onto a stripe.
+/// What is sent on a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// A cell.
     Cell(Tag),
-    /// The round that begins behind it on its stripe, and how much of the stripe's turn is left.
+    /// A marker: the round that begins after it on its stripe, and how much of the stripe's turn is left.
     Marker {
         /// The round of the next cell of this stripe.
         round: u64,
@@ -59,26 +59,26 @@ pub struct Splitter {
     unit: Unit,
     balance: Balance,
     sync: Sync,
-    /// Cells sent so far, or PDUs.
+    /// Cells or PDUs sent so far.
     count: u64,
     turn: Turn,
-    /// Cells of the PDU that is being sent, with [`Sync::Pdu`].
+    /// Cells of the current PDU, with [`Sync::Pdu`].
     pdu: Vec<Cell>,
 }
 
-/// Whose turn it is; sender and receiver count the same way.
+/// Whose turn it is; sender and receiver count in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) stripe: usize,
     pub(super) round: u64,
-    /// Bytes of the turn that are used.
+    /// Bytes used of the turn.
     used: u64,
 }
 
 impl Turn {
     pub(super) const FIRST: Turn = Turn { stripe: 0, round: 0, used: 0 };
 
-    /// After a cell; `ends` where it ends its unit.
+    /// Counts a cell; `ends` says whether it ends its unit.
     pub(super) fn pass(&mut self, stripes: usize, balance: Balance, len: u64, ends: bool) {
         self.used += len;
         let over = match balance {
@@ -105,8 +105,8 @@ impl Splitter {
         Splitter { stripes, unit, balance, sync, count: 0, turn: Turn::FIRST, pdu: Vec::new() }
     }
 
-    /// Takes a cell; returns what goes onto which stripe: with [`Sync::Pdu`] nothing until the PDU
-    /// is complete, then all of it.
+    /// Takes a cell; returns what is sent on which stripe. With [`Sync::Pdu`] that is nothing until the PDU is
+    /// complete, and then all of it.
     pub fn send(&mut self, cell: Cell) -> Vec<(usize, Sent)> {
         if self.sync == Sync::Pdu {
             self.pdu.push(cell);

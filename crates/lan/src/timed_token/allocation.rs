@@ -1,11 +1,11 @@
-//! Allocation of a rotation's synchronous time, and admission of demands.
+//! Allocation of synchronous time in a rotation, and admission control.
 //!
 //! ```text
-//! tau = ring latency + token + one asynchronous frame at most
+//! tau = ring latency + token + at most one asynchronous frame
 //!
-//! admitted where   sum of SA <= TTRT - tau          else the token comes later than 2 TTRT
-//!                  P >= 2 TTRT                      else a message may see no token in time
-//!                  (floor(P/TTRT) - 1) SA >= C      else a message is not sent in its period
+//! admitted if   sum of SA <= TTRT - tau          otherwise the token may be later than 2 TTRT
+//!               P >= 2 TTRT                      otherwise a message may see no token in time
+//!               (floor(P/TTRT) - 1) SA >= C      otherwise a message is not sent within its period
 //! ```
 //!
 //! | scheme | SA of a station that sends C in every P; U is the sum of C/P |
@@ -16,18 +16,18 @@
 //! | normalised proportional | C/P/U (TTRT - tau) |
 //! | local | C/(floor(P/TTRT) - 1) |
 //!
-//! The last two admit every demand with U of a third of (TTRT - tau)/TTRT or less; `local` needs no
+//! The last two admit every set of demands with U of at most a third of (TTRT - tau)/TTRT; `local` needs no
 //! knowledge of other stations.
 //!
 //! Source: Agrawal, Chen, Zhao & Davari, Guaranteeing synchronous message deadlines with the timed
 //! token protocol, ICDCS 1992 (schemes); Chen, Agrawal & Zhao, 1992 (service of a rotation);
 //! Johnson, Proof that timing requirements of the FDDI token ring protocol are satisfied, IEEE
-//! Trans. Comm. 35(6), 1987 (2 TTRT). Rounding: each SA down to a picosecond where a budget is
-//! shared, up where a demand has to be met.
+//! Trans. Comm. 35(6), 1987 (2 TTRT). Rounding: each SA is rounded down to a picosecond if a budget is shared, and
+//! up if a demand has to be met.
 
 use lastmeter_base::Duration;
 
-/// What a station has to send: `send` of line time in every `period`, by the end of the period.
+/// Demand of a station: `send` of line time in every `period`, by the end of the period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// C.
@@ -36,22 +36,22 @@ pub struct Demand {
     pub period: Duration,
 }
 
-/// How time is shared out.
+/// How synchronous time is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// The whole message in one visit.
     FullLength,
-    /// In proportion to the share of time that a station needs.
+    /// In proportion to the station's utilisation.
     Proportional,
     /// The same for each.
     EqualPartition,
-    /// In proportion, and all of the budget.
+    /// In proportion to utilisation, using the whole budget.
     NormalisedProportional,
-    /// By a station's own demand alone.
+    /// From the station's own demand alone.
     Local,
 }
 
-/// Every scheme.
+/// All schemes.
 pub const SCHEMES: [Scheme; 5] = [
     Scheme::FullLength,
     Scheme::Proportional,
@@ -60,7 +60,7 @@ pub const SCHEMES: [Scheme; 5] = [
     Scheme::Local,
 ];
 
-/// A ring's time.
+/// The time budget of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// TTRT.
@@ -69,21 +69,21 @@ pub struct Budget {
     pub overhead: Duration,
 }
 
-/// Why a demand is not admitted.
+/// Why a set of demands is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The ring's own overhead takes the whole target.
+    /// The ring's own overhead uses up the whole target.
     NoTime,
     /// This station's period is shorter than two rotations.
     Period(usize),
-    /// This station's allotment is less than it needs in its period.
+    /// This station's allotment is less than it needs in a period.
     Service(usize),
     /// The allotments exceed the budget by this much.
     Sum(Duration),
 }
 
 impl Budget {
-    /// What all stations together may be given, TTRT - tau.
+    /// The total that all stations may be allotted, TTRT - tau.
     pub fn synchronous(&self) -> Duration {
         self.target.saturating_sub(self.overhead)
     }
@@ -93,8 +93,7 @@ impl Budget {
         (period.as_ps() / self.target.as_ps()).saturating_sub(1)
     }
 
-    /// What a scheme gives each station, whether or not that is admitted. `None` where a period is
-    /// too short for any.
+    /// The allotments of a scheme, whether or not they are admitted. `None` if a period is too short for any.
     pub fn share(&self, scheme: Scheme, demands: &[Demand]) -> Option<Vec<Duration>> {
         let whole = u128::from(self.synchronous().as_ps());
         // C/P as whole numbers of 2^-64.
@@ -103,7 +102,7 @@ impl Budget {
         };
         let total: u128 = demands.iter().map(share).sum();
         let part = |numerator: u128, denominator: u128| {
-            // Scaled down together so that the product fits.
+            // Both scaled down so that the product fits.
             let shift = (128 - numerator.leading_zeros()).saturating_sub(64);
             let (numerator, denominator) = (numerator >> shift, (denominator >> shift).max(1));
             Duration::from_ps(u64::try_from(whole * numerator / denominator).unwrap_or(u64::MAX))
@@ -150,7 +149,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Allocates, and admits or refuses.
+    /// Allocates, then admits or refuses.
     ///
     /// # Errors
     /// As [`Budget::admit`].
@@ -169,12 +168,12 @@ mod tests {
     use proptest::prelude::*;
 
     const US: fn(u64) -> Duration = Duration::from_us;
-    /// TTRT 1 ms; 21 us of ring and one frame of 546 us.
+    /// TTRT 1 ms; 21 us of ring latency and one frame of 546 us.
     const JETSTREAM: Budget = Budget { target: US_1000, overhead: Duration::from_us(567) };
     const US_1000: Duration = Duration::from_us(1000);
 
     #[test]
-    fn j_14_each_scheme_shares_as_its_formula_says() {
+    fn j_14_each_scheme_allocates_by_its_formula() {
         let demands = [
             Demand { send: US(100), period: US(4000) },
             Demand { send: US(100), period: US(10_000) },
@@ -211,7 +210,7 @@ mod tests {
             weights in prop::collection::vec(1u64..100, 1..16),
             periods in prop::collection::vec(2_000u64..50_000, 16),
         ) {
-            // Demands that together need a third of what the budget has.
+            // Demands with a total utilisation of a third of the budget.
             let total: u64 = weights.iter().sum();
             let third = JETSTREAM.synchronous().as_ps() / 3;
             let demands: Vec<Demand> = weights.iter().zip(&periods).map(|(&weight, &period)| {

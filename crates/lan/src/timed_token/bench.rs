@@ -1,5 +1,4 @@
-//! What `lastmeter bench ring` runs: a ring of the master and fifteen hosts, all
-//! overloaded.
+//! The benchmarks of `lastmeter bench ring`: a ring of the master and fifteen hosts, all overloaded.
 
 use super::element::Ring;
 use super::medium::{Class, Medium, Options};
@@ -12,7 +11,7 @@ use lastmeter_net::sink::Sink;
 use lastmeter_net::source::{Flow, Header, Pattern, Sizes, Source, Span};
 
 const HOSTS: usize = 15;
-/// An Ethernet's packet behind Jetstream's headers.
+/// An Ethernet packet with Jetstream's headers.
 const LEN: Bytes = Bytes(1_508);
 const RUN: Duration = Duration::from_secs(1);
 const RUN_QUICK: Duration = Duration::from_ms(20);
@@ -23,7 +22,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "ring/medium@15",
         unit: UNIT,
-        what: "sends frames of 15 hosts that always have some, without an engine",
+        what: "sends frames of 15 hosts with a permanent backlog, without an engine",
         prepare: medium,
     },
     Case {
@@ -70,7 +69,7 @@ fn medium(quick: bool) -> Box<dyn FnMut() -> Work> {
         for place in 0..200 {
             let class = if place % 4 == 0 { Class::Synchronous } else { Class::Asynchronous };
             let packet = Packet::new(LEN);
-            ring.enqueue(Time::START, station, class, packet).expect("there is room");
+            ring.enqueue(Time::START, station, class, packet).expect("the queue has room");
         }
     }
     let rounds = if quick { 100 } else { 10_000 };
@@ -79,15 +78,16 @@ fn medium(quick: bool) -> Box<dyn FnMut() -> Work> {
     Box::new(move || {
         let mut units = 0;
         for _ in 0..rounds {
-            let now = ring.ready_at().expect("there is always something to send");
+            let now = ring.ready_at().expect("there is a permanent backlog");
             ring.advance(now, |sent| back.push(sent));
             units += back.len() as u64;
             for sent in back.drain(..) {
                 hash = (hash ^ sent.ended.as_ps()).wrapping_mul(0x0100_0000_01b3);
-                ring.enqueue(now, sent.station, sent.class, sent.packet).expect("there is room");
+                ring.enqueue(now, sent.station, sent.class, sent.packet)
+                    .expect("the queue has room");
             }
         }
-        // Later rounds go on where the first ended, so its hash stands for all.
+        // Later rounds continue where the first one ended, so its hash represents all.
         Work { units, hash: *first.get_or_insert(hash) }
     })
 }
@@ -107,7 +107,7 @@ fn run(length: Duration, collecting: bool) -> Outcome {
     let ring = graph.add("ring", Ring::new(ring(), &nodes, stages, resource));
     let ring = ring.expect("a name is used once");
     let path = graph.path("hosts", "frames");
-    // The token needs 2 % of the rate, so that sources at 99 % of it overrun the queues.
+    // The token needs 2 % of the rate, so sources at 99 % of it overrun the queues.
     let gap = Rate::from_mbit(960).scale_floor(99, 100).time_for(LEN) * HOSTS as u64;
     for station in 1..=HOSTS {
         let destination = NodeId((station % HOSTS + 1) as u32);
@@ -125,7 +125,7 @@ fn run(length: Duration, collecting: bool) -> Outcome {
                 true => graph.connect(end, PortId(0), ring, port),
                 false => graph.connect(ring, port, end, PortId(0)),
             };
-            joined.expect("a port is joined once");
+            joined.expect("a port is connected once");
         }
     }
     let mut engine = graph.build(1).expect("the graph is small");

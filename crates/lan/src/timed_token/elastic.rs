@@ -1,12 +1,12 @@
-//! The elastic buffer between two clocks: a few words that let a node read at its own rate what its
-//! neighbour sends at another.
+//! The elastic buffer between two clocks: a few words that let a node read, at its own rate, what its neighbour
+//! sends at another.
 //!
 //! ```text
-//! receiver's clock --> [ words ] --> own clock, which begins when `start` words are there
+//! receiver's clock --> [ words ] --> own clock, which starts when `start` words are there
 //! ```
 //!
-//! A frame must end before the difference of the clocks uses up the buffered words
-//! (reader faster) or the remaining room (writer faster). It restarts between frames.
+//! A frame must end before the difference of the clocks uses up the buffered words (if the reader is faster) or
+//! the free space (if the writer is faster). The buffer restarts between frames.
 //!
 //! Source: HPL-93-37 §3.4: four words of 16 bits at 60 MHz.
 
@@ -15,26 +15,26 @@ use lastmeter_base::{Bytes, Duration, Rate};
 /// An elastic buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elastic {
-    /// Words that have to be there before the first is read.
+    /// Words in the buffer before the first is read.
     pub start: u64,
-    /// Words that fit.
+    /// Capacity in words.
     pub depth: u64,
-    /// Bytes of a word.
+    /// Bytes per word.
     pub word: Bytes,
 }
 
 impl Elastic {
-    /// Jetstream's, with room for as many words above the mark as below it (the document gives the
-    /// mark alone).
+    /// Jetstream's buffer, with as much room above the starting mark as below it (the document gives only the
+    /// mark).
     pub const JETSTREAM: Elastic = Elastic { start: 4, depth: 8, word: Bytes(2) };
 
-    /// Words by which the clocks may slip: the reader needs a whole one, and the writer room for one.
+    /// Words by which the clocks may slip: the reader needs a whole word, and the writer room for one.
     fn slip(&self) -> u64 {
         self.start.saturating_sub(1).min(self.depth.saturating_sub(self.start))
     }
 
-    /// The longest frame without underrun or overrun while the clocks differ by `ppm` parts per
-    /// million either way. `None` where there is no limit.
+    /// The longest frame without underrun or overrun if the clocks differ by at most `ppm` parts per million.
+    /// `None` if unlimited.
     pub fn frame_max(&self, ppm: u64) -> Option<Bytes> {
         let words = self.slip();
         // After 1/ppm million words the clocks have slipped by one.
@@ -47,19 +47,18 @@ impl Elastic {
         words * 1_000_000 / len.0.div_ceil(self.word.0).max(1)
     }
 
-    /// Latency added by waiting for the first words.
+    /// Latency of waiting for the first words.
     pub fn latency(&self, rate: Rate) -> Duration {
         rate.time_for(self.word * self.start)
     }
 
-    /// Words in the buffer after each read of a frame of `words`, or where it fails; the reader takes
-    /// `reader` ticks for a word and the writer `writer`.
+    /// Passes a frame of `words`; the reader takes `reader` ticks per word and the writer `writer`.
     ///
     /// # Errors
-    /// The word of the underrun or overrun.
+    /// The number of the word at the underrun or overrun.
     pub fn pass(&self, words: u64, writer: u64, reader: u64) -> Result<(), u64> {
         for read in 0..words {
-            // Reading begins when `start` words are there, or all of a short frame.
+            // Reading begins when `start` words are there, or all words of a short frame.
             let now = self.start.min(words) * writer + read * reader;
             let written = (now / writer).min(words);
             let held = written.saturating_sub(read);
@@ -83,12 +82,12 @@ mod tests {
         let elastic = Elastic::JETSTREAM;
         assert_eq!(elastic.ppm_max(FRAME), 91);
         assert_eq!(elastic.frame_max(100), Some(Bytes(60_000)));
-        // 4 words of 16 bits at 960 Mbit/s: less than a fourth of a node's 300 ns.
+        // 4 words of 16 bits at 960 Mbit/s: less than a quarter of a node's 300 ns.
         assert_eq!(elastic.latency(Rate::from_mbit(960)), Duration::from_ps(66_667));
     }
 
     #[test]
-    fn word_by_word_it_fails_where_the_formula_says() {
+    fn a_simulation_by_words_fails_where_the_formula_says() {
         let elastic = Elastic::JETSTREAM;
         for ppm in [50, 100, 200, 1000] {
             let words = elastic.frame_max(ppm).unwrap().0 / 2;

@@ -1,14 +1,13 @@
-//! The ring as an element: a port for each station.
+//! The ring as an element, with a port for each station.
 //!
 //! ```text
 //! station i --> in i  [ synchronous | asynchronous ] --> token ... frame --> out j --> station j
 //!                                         drops: `full`, `no station`, `off the ring`
 //! ```
 //!
-//! Packets of class 0 are asynchronous, unless their station is a synchronous one, and all others
-//! synchronous; their destination determines which
-//! station reads them. One timer: when a waiting station gets the token or is done. With faults, a
-//! second one: the next fault or repair.
+//! Packets of class 0 are asynchronous, unless all packets of their station are synchronous; all others are
+//! synchronous. A packet's destination determines the station that reads it. One timer: when a waiting station
+//! gets the token or is done. With faults there is a second timer, for the next fault or repair.
 
 use super::faults::{Faults, Part, Rates, Wiring};
 use super::medium::{Class, Medium, Options, STATIONS_MAX, Sent};
@@ -20,47 +19,49 @@ use lastmeter_engine::{
     Context, Element, Error, Meter, PortId, Report, ResourceId, ResourceKind, Series, TimerId,
 };
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "timed-token-ring",
     family: Family::Node,
-    what: "A ring of stations that share one transmitter by a timed token, as Jetstream's does.",
+    what: "A ring whose stations take turns to transmit by a timed token, as in Jetstream.",
     ports: "neighbour --> [ its queue ] --> token, frame --> neighbour towards the destination",
     params: &[
         Param::or("target", ParamKind::Time, "1 ms").is("TTRT, the target token rotation time"),
-        Param::or("rate", ParamKind::Rate, "960 Mbit/s").is("what the ring carries"),
+        Param::or("rate", ParamKind::Rate, "960 Mbit/s").is("rate of the ring"),
         Param::or("hop", ParamKind::Time, "1 us")
-            .is("from each station to the next, with its cable"),
+            .is("delay from each station to the next, cable included"),
         Param::or("framing", ParamKind::Size { min: 0, max: FRAMING_MAX }, "8 B")
-            .is("headers of a frame that are not part of the packet"),
-        Param::or("allotment", ParamKind::Time, "0 s").is("synchronous time of each such station"),
+            .is("headers that the ring adds to each packet"),
+        Param::or("allotment", ParamKind::Time, "0 s")
+            .is("synchronous time per rotation for each station in `synchronous`"),
         Param::optional("synchronous", ParamKind::Nodes(1), "none")
-            .is("neighbours all of whose packets are synchronous"),
-        Param::or("packets", ParamKind::COUNT, "1000").is("queue of a station, per class"),
+            .is("neighbours whose packets are all synchronous"),
+        Param::or("packets", ParamKind::COUNT, "1000")
+            .is("capacity of a station's queues, per class"),
         Param::optional("faults", ParamKind::Time, "never")
-            .is("mean time from a repair of each host, link or hub to its next fault"),
+            .is("mean time from the repair of a host, link or hub to its next fault"),
         Param::or("repair", ParamKind::Time, "1 s").is("mean time from a fault to its repair"),
         Param::or("wiring", ParamKind::Choice(&["ring", "hub"]), "ring")
-            .is("whether any fault takes the ring down, or a hub bypasses it"),
+            .is("ring: any fault takes the whole ring down; hub: a hub bypasses faults"),
     ],
     source: "Watson et al., HPL-93-37, 1993, §3.1, §3.5; ISO 9314-2 §8",
     deviations: &[
         "Stations are the neighbours in the order of their links; the first is the master, which \
          never fails.",
-        "The ring is up from the start; behind a fault or a repair it comes up once FW0, FW1 and \
-         RING_UP have gone around. What is being sent when a fault comes arrives.",
+        "The ring is up from the start; after a fault or a repair it comes up once FW0, FW1 and \
+         RING_UP have gone around. Frames in transmission at a fault still arrive.",
     ],
     counters: &[
         ("synchronous", "synchronous frames sent"),
         ("asynchronous", "asynchronous frames sent"),
         ("refused", "packets dropped by a full queue"),
         ("rotation_max_ps", "the longest rotation, in picoseconds"),
-        ("rotations_broken", "tokens that came later than twice the target"),
+        ("rotations_broken", "tokens that arrived later than twice the target"),
         ("tokens_lost", "tokens that were lost"),
-        ("interruptions", "times that it came up again, or went down, with other stations"),
+        ("interruptions", "times that the set of stations on the ring changed"),
     ],
     drops: &[
-        ("full", "packets that their station had no room for"),
+        ("full", "packets refused by the full queue of their station"),
         ("no station", "packets whose destination is not on the ring"),
         (OFF, "packets from or to a station that a fault cut off"),
     ],
@@ -90,7 +91,7 @@ constant = { rate = "20 Mbit/s", size = "1500 B" }
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// The shortest mean time between faults that is accepted.
@@ -107,7 +108,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let propagation = site.own_stage("propagation", None);
     let between = values.given::<Duration>("faults");
     if between.is_some_and(|between| between < FAULTS_MIN) {
-        let found = format!("`faults` below {FAULTS_MIN} never leave a ring up");
+        let found = format!("`faults` below {FAULTS_MIN} would never let the ring come up");
         return Err(Error::Misfit(found));
     }
     if !named.is_empty() && !synchronous.contains(&true) {
@@ -122,8 +123,8 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     Ok(Ports::each(element, 0..site.neighbours.len()))
 }
 
-/// The ring, with a station for each of `synchronous`, which says whether all of that station's packets
-/// are.
+/// The ring, with a station for each entry of `synchronous`, which says whether all packets of that station are
+/// synchronous.
 ///
 /// # Errors
 /// If there are too few or too many stations, or the ring latency exceeds the target.
@@ -166,30 +167,30 @@ pub struct Ring {
     access: StageId,
     propagation: StageId,
     meter: Meter,
-    /// When the last frame begun ends.
+    /// End of the last frame begun.
     busy_until: Time,
-    /// What is being sent, for the handler that is running.
+    /// Frames being sent, for the running handler.
     sent: Vec<Sent>,
     refused: u64,
-    /// Stations all of whose packets are synchronous.
+    /// Stations whose packets are all synchronous.
     synchronous: Vec<bool>,
     faults: Option<(Faults, Wiring)>,
     interruptions: u64,
-    /// Hosts on the ring over time, where any can leave it.
+    /// Number of hosts on the ring over time, if any can leave it.
     on_ring: Series,
 }
 
 const TOKEN: TimerId = TimerId(0);
 const FAULT: TimerId = TimerId(1);
-/// Why a packet of or for a host is dropped that is not on the ring.
+/// Reason for dropping a packet of or for a host that is not on the ring.
 const OFF: &str = "off the ring";
 
 /// Rounds of signals before the token: FW0, FW1 and RING_UP.
 const AROUND: u64 = 3;
 
 impl Ring {
-    /// A ring on which `stations` says who reads packets for each node. Waiting and sending are
-    /// accounted to `access` and `resource`, the way to `propagation`.
+    /// A ring in which `stations` says which station reads packets for each node. Waiting and sending are
+    /// accounted to `access` and `resource`, propagation to `propagation`.
     pub fn new(
         medium: Medium,
         stations: &[(NodeId, usize)],
@@ -261,7 +262,7 @@ impl Ring {
         }
     }
 
-    /// Advances the ring to now, and sends its frames.
+    /// Advances the ring to the present, and sends its frames.
     fn advance(&mut self, cx: &mut Context<'_>) {
         let mut all = std::mem::take(&mut self.sent);
         self.medium.advance(cx.now(), |sent| all.push(sent));
@@ -269,13 +270,13 @@ impl Ring {
             if started > self.busy_until {
                 self.meter.rest(self.busy_until);
             }
-            // What follows without a gap is the same time of the same stage.
+            // Frames without a gap between them are one period of the same stage.
             if started > self.busy_until || started == Time::START {
                 self.meter.serve(started, self.access);
             }
             self.busy_until = ended;
             self.meter.moved(packet.len);
-            let to = self.station(&packet).expect("only what has a station is enqueued");
+            let to = self.station(&packet).expect("only packets with a station are enqueued");
             let way = self.medium.way(station, to);
             if cx.collecting() {
                 packet.visit(
@@ -418,14 +419,14 @@ mod tests {
     }
 
     #[test]
-    fn packets_stages_and_the_ring_balance_with_little_and_with_too_much_to_send() {
+    fn packets_stages_and_the_ring_balance_at_low_load_and_in_overload() {
         for (stations, gap) in [(2, 5), (5, 900), (16, 10), (16, 3000)] {
             let outcome = run(stations, Duration::from_us(gap));
             let books = &outcome.books;
             assert!(books.delivered > 100, "{stations} {gap}");
             assert!(books.paths.iter().all(|path| path.reordered == 0));
             let busy = books.resources[0].busy() as f64 / outcome.now.as_ps() as f64;
-            // Overload leaves what the token's overhead displaces.
+            // Overload costs only the overhead of the token.
             assert!(busy <= 1.0 - 0.000_5 && (gap > 10 || busy > 0.95), "{stations}: {busy}");
         }
     }

@@ -1,5 +1,5 @@
-//! Faults in a network of hosts, and which hosts still reach the switch: on a ring, a hub, or
-//! ports.
+//! Faults in a network of hosts, and which hosts still reach the switch: on a ring, with a hub, or with a port
+//! each.
 //!
 //! ```text
 //! ring:  switch --link 0--> host 1 --link 1--> host 2 -- ... --> host n --link n--> switch
@@ -14,23 +14,22 @@
 //! | hub | the hub, its own link and the host itself work |
 //! | ports | its own link and the host itself work |
 //!
-//! Every part alternates between working and broken, for exponential times. A part's faults depend
-//! on the seed and its name alone, so that all wirings are compared under the same faults. The
-//! switch never fails.
+//! Every part alternates between working and broken, for exponentially distributed times. A part's faults depend
+//! only on the seed and its name, so that all wirings are compared under the same faults. The switch never fails.
 //!
-//! Source: HPL-93-37 §3.5. The report gives no rate of faults; that a hub is a part of the switch's port, with
-//! no link of its own, is one of the two forms that it names.
+//! Source: HPL-93-37 §3.5. The report gives no fault rate; that a hub is part of the switch's port, with no link
+//! of its own, is one of the two forms that it names.
 
 use lastmeter_base::{Draw, Duration, Stream, Time};
 
 /// How hosts are attached to a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wiring {
-    /// One after the other.
+    /// In a chain from host to host.
     Ring,
     /// To a repeater that bypasses absent hosts.
     Hub,
-    /// Each to a port of its own.
+    /// Each to its own port.
     Ports,
 }
 
@@ -39,8 +38,7 @@ pub enum Wiring {
 pub enum Part {
     /// A host, from 1 on.
     Host(usize),
-    /// The link after a host on a ring, or from a host to hub or port; link 0 exists only on the
-    /// ring.
+    /// The link after a host on a ring, or from a host to the hub or its port; link 0 exists only on the ring.
     Link(usize),
     /// The hub.
     Hub,
@@ -71,7 +69,7 @@ struct Life {
     changes: Time,
 }
 
-/// All parts of a ring, a hub and ports for the same hosts, in virtual time.
+/// The parts of a ring, a hub and ports with the same hosts, in virtual time.
 ///
 /// ```
 /// use lastmeter_base::{Duration, Time};
@@ -102,12 +100,12 @@ impl Faults {
         Faults { hosts, rates, lives: parts.chain([Part::Hub]).map(life).collect() }
     }
 
-    /// When a part breaks or is repaired next.
+    /// When the next part breaks or is repaired.
     pub fn ready_at(&self) -> Time {
         self.lives.iter().map(|life| life.changes).min().expect("there is a hub")
     }
 
-    /// Performs the first change that is due by now: which part, and whether it is broken now.
+    /// Applies the first change that is due by now; returns the part and whether it is now broken.
     pub fn advance(&mut self, now: Time) -> Option<(Part, bool)> {
         let first = self.lives.iter_mut().min_by_key(|life| life.changes);
         let life = first.filter(|life| life.changes <= now)?;
@@ -119,7 +117,7 @@ impl Faults {
         Some((life.part, life.broken))
     }
 
-    /// Breaks or repairs a part by hand.
+    /// Sets the state of a part directly.
     pub fn set(&mut self, part: Part, broken: bool) {
         for life in self.lives.iter_mut().filter(|life| life.part == part) {
             life.broken = broken;
@@ -157,8 +155,8 @@ mod tests {
 
     const RATES: Rates = Rates { between: Duration::from_secs(9), repair: Duration::from_secs(1) };
 
-    /// Result of the nodes' own bring-up: hosts that have an identity. Broken links and
-    /// unpowered nodes pass nothing.
+    /// Result of the nodes' own bring-up: the hosts that have an identity. Broken links and unpowered nodes pass
+    /// nothing on.
     fn brought_up(faults: &Faults, hosts: usize, wiring: Wiring) -> usize {
         let works = faults.reach(Wiring::Ports);
         let mut nodes = vec![Node::new(true)];
@@ -192,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn j_61_the_nodes_bring_up_exactly_those_that_are_said_to_reach_the_switch(
+        fn j_61_bring_up_includes_exactly_the_hosts_that_reach_the_switch(
             hosts in 1_usize..=15,
             broken in prop::collection::vec(any::<bool>(), 15),
             links in prop::collection::vec(0_u8..8, 16),
@@ -212,7 +210,7 @@ mod tests {
         }
 
         #[test]
-        fn j_61_under_any_faults_a_ring_serves_all_or_none_and_a_working_hub_as_many_or_more(
+        fn j_61_a_ring_serves_all_hosts_or_none_and_a_working_hub_at_least_as_many(
             seed in 0_u64..1_000_000,
             hosts in 1_usize..=15,
         ) {
@@ -245,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_works_for_the_share_of_time_that_its_rates_say() {
+    fn the_availability_of_a_part_follows_from_its_rates() {
         let mut faults = Faults::new(2, RATES, 7, Time::START);
         let end = Time::START + Duration::from_secs(200_000);
         let (mut last, mut worked) = (Time::START, Duration::ZERO);
@@ -262,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_a_part_do_not_depend_on_how_many_others_there_are() {
+    fn faults_of_a_part_do_not_depend_on_the_number_of_parts() {
         let first = |hosts| {
             let mut faults = Faults::new(hosts, RATES, 3, Time::START);
             loop {

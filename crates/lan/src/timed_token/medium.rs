@@ -1,5 +1,4 @@
-//! A whole timed-token ring: who holds the token, what is queued where, and when each frame is
-//! sent.
+//! A whole timed-token ring: which station holds the token, what is queued where, and when each frame is sent.
 //!
 //! ```text
 //!         .--> coming --> held: synchronous, then asynchronous --.
@@ -8,15 +7,15 @@
 //!         '-- watchdog, 2 TTRT and a handler later <-- lost <----'
 //! ```
 //!
-//! One station sends at a time (J-11). A frame goes around once and is stripped by its source, which
-//! has passed the token on by then. So a ring needs no event for each station that a frame passes:
-//! its time at the destination is its end plus the way there. What a station may send in one visit
-//! is scheduled at once, frames back to back; frames that arrive meanwhile are considered when the
-//! last of them ends. While all queues are empty, the token circulates without events.
+//! One station sends at a time (J-11). A frame goes around once and is stripped by its source, which has passed
+//! the token on by then. So the ring needs no event for each station that a frame passes: it reaches its
+//! destination at its end plus the propagation delay. The frames that a station may send in one visit are
+//! scheduled together, back to back; frames that arrive meanwhile are considered when the last of them ends. While
+//! all queues are empty, the token circulates without events.
 //!
-//! A station that is late may send synchronous frames only; the timers are in
-//! [`super::station`]. The master finds a lost token 2 TTRT after it saw it last, and issues
-//! another one after its interrupt handler's time (J-42).
+//! A station at which the token is late may send only synchronous frames; the timers are in [`super::station`].
+//! The master detects a lost token 2 TTRT after it last saw it, and issues a new one after the time of its
+//! interrupt handler (J-42).
 
 use super::station::{Grant, Station};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};
@@ -26,15 +25,15 @@ use std::collections::VecDeque;
 /// The master and fifteen hosts (J-08): a ring identity has four bits.
 pub const STATIONS_MAX: usize = 16;
 
-/// Steps of the record of who holds the token in a target rotation time.
+/// Samples per target rotation time in the record of token holders.
 const HOLDERS_A_TARGET: u64 = 64;
 
-/// The two classes of service (J-13, J-14).
+/// The classes of service (J-13, J-14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Guaranteed time in every rotation.
     Synchronous,
-    /// What is left, round robin.
+    /// The remaining time, round robin.
     Asynchronous,
 }
 
@@ -43,34 +42,34 @@ pub enum Class {
 pub struct Options {
     /// TTRT.
     pub target: Duration,
-    /// What the ring carries.
+    /// Rate of the ring.
     pub rate: Rate,
-    /// From each station to the next, its own latency included.
+    /// Delay from each station to the next, the station's own latency included.
     pub hops: Vec<Duration>,
-    /// Synchronous time of each station in a rotation.
+    /// Synchronous time of each station per rotation.
     pub allotments: Vec<Duration>,
-    /// What sending the token takes.
+    /// Time to send the token.
     pub token: Duration,
-    /// Line time of a frame that is not part of the packet: headers and the gap.
+    /// Line time of a frame in addition to its packet: headers and the gap.
     pub framing: Bytes,
-    /// Most frames of a class that wait at a station.
+    /// Most frames per class that wait at a station.
     pub packets_max: usize,
-    /// From finding a lost token to issuing another one: the interrupt response time.
+    /// From detecting a lost token to issuing a new one: the interrupt response time.
     pub handler: Duration,
 }
 
-/// A frame that is being sent.
+/// A frame in transmission.
 #[derive(Debug)]
 pub struct Sent {
-    /// What is sent.
+    /// The packet.
     pub packet: Packet,
-    /// By which station.
+    /// The station that sends it.
     pub station: usize,
     /// When its first bit leaves.
     pub started: Time,
     /// When its last bit leaves.
     pub ended: Time,
-    /// In which class.
+    /// Its class.
     pub class: Class,
 }
 
@@ -79,9 +78,9 @@ pub struct Sent {
 pub struct Service {
     /// Frames sent.
     pub frames: u64,
-    /// Their line time.
+    /// Total line time.
     pub time: Duration,
-    /// The longest that the first frame of a queue waited for the token.
+    /// The longest time for which a frame at the head of a queue waited for the token.
     pub access_max: Duration,
 }
 
@@ -94,7 +93,7 @@ pub struct Rotations {
     pub sum: u128,
     /// The longest.
     pub max: Duration,
-    /// Visits of a station whose TRT had expired twice: the bound of 2 TTRT was violated.
+    /// Visits to a station whose TRT had expired twice: the bound of 2 TTRT was violated.
     pub broken: u64,
     /// Tokens that were lost.
     pub lost: u64,
@@ -104,11 +103,11 @@ pub struct Rotations {
 
 #[derive(Clone, Copy, Debug)]
 enum Token {
-    /// Arrives at a station then.
+    /// On its way; it arrives at a station at that time.
     Coming(usize, Time),
-    /// Is held by a station, which sends until then.
+    /// Held by a station, which sends until that time.
     Held { station: usize, class: Class, left: Grant, free_at: Time },
-    /// Is gone; the master issues another one then.
+    /// Lost; the master issues a new one at that time.
     Lost(Time),
 }
 
@@ -126,26 +125,26 @@ pub struct Medium {
     options: Options,
     stations: Vec<Station>,
     queues: Vec<[Queue; 2]>,
-    /// Propagation from station 0 to each.
+    /// Propagation delay from station 0 to each station.
     from_master: Vec<Duration>,
-    /// Latency of the ring, token included.
+    /// Latency of the ring, including the token.
     latency: Duration,
     token: Token,
-    /// Visits since any station had something to send.
+    /// Visits since a station last had something to send.
     idle_visits: usize,
     last_visit: Vec<Option<Time>>,
     waiting: u64,
-    /// Whether the token is lost when next passed on.
+    /// Whether the token will be lost when next passed on.
     lose: bool,
-    /// Stations that are on the ring; others send nothing, and hear nothing.
+    /// Stations that are on the ring; others neither send nor receive.
     members: Vec<bool>,
-    /// What has been sent in each class.
+    /// Totals of each class.
     pub services: [Service; 2],
     /// Statistics of the token.
     pub rotations: Rotations,
     /// Rotations of the token as the master sees them, in picoseconds.
     pub rotation_times: Series,
-    /// Who held the token in the first rotations.
+    /// The holder of the token during the first rotations.
     pub holders: Series,
 }
 
@@ -203,7 +202,7 @@ impl Medium {
         self.latency
     }
 
-    /// Propagation from one station to another; from one to itself, once around.
+    /// Propagation delay from one station to another; from a station to itself, once around.
     pub fn way(&self, from: usize, to: usize) -> Duration {
         let around: Duration = self.options.hops.iter().copied().sum();
         let (start, end) = (self.from_master[from], self.from_master[to]);
@@ -245,7 +244,7 @@ impl Medium {
         Ok(())
     }
 
-    /// When it should be advanced next; `None` while all queues are empty.
+    /// When it should next be advanced; `None` while all queues are empty.
     pub fn ready_at(&self) -> Option<Time> {
         if self.waiting == 0 {
             return None;
@@ -254,7 +253,7 @@ impl Medium {
             Token::Held { free_at, .. } => Some(free_at),
             Token::Lost(until) => Some(until),
             Token::Coming(mut station, mut at) => {
-                // No station on the way has anything to send.
+                // No station in between has anything to send.
                 while self.queues[station].iter().all(|queue| queue.packets.is_empty()) {
                     at += self.options.token + self.options.hops[station];
                     station = self.next(station);
@@ -269,7 +268,7 @@ impl Medium {
         if station + 1 == self.stations.len() { 0 } else { station + 1 }
     }
 
-    /// Does all that is due, and reports what is sent.
+    /// Handles everything due, and reports the frames sent.
     #[inline]
     pub fn advance(&mut self, now: Time, mut sent: impl FnMut(Sent)) {
         loop {
@@ -328,7 +327,7 @@ impl Medium {
         }
     }
 
-    /// Sends what a station may send of one class; then of the other one; then passes the token on.
+    /// Sends what a station may send of one class, then of the other one; then passes the token on.
     fn hold(
         &mut self,
         station: usize,
@@ -342,10 +341,10 @@ impl Medium {
             let first = self.queues[station][class as usize].packets.front();
             let Some(time) = first.map(|packet| self.time_for(packet.len)) else { break };
             match class {
-                // J-22: a synchronous frame only if it can end within the allotment.
+                // J-22: a synchronous frame is sent only if it can end within the allotment.
                 Class::Synchronous if time > left.synchronous => break,
                 Class::Synchronous => left.synchronous = left.synchronous - time,
-                // J-23: an asynchronous frame if it begins in time.
+                // J-23: an asynchronous frame is sent if it can begin in time.
                 Class::Asynchronous if left.asynchronous.is_zero() => break,
                 Class::Asynchronous => {
                     left.asynchronous = left.asynchronous.saturating_sub(time);
@@ -378,7 +377,7 @@ impl Medium {
     #[inline]
     fn send(&mut self, station: usize, class: Class, started: Time, time: Duration) -> Sent {
         let queue = &mut self.queues[station][class as usize];
-        let packet = queue.packets.pop_front().expect("a first frame has been seen");
+        let packet = queue.packets.pop_front().expect("the queue was found not empty");
         let ended = started + time;
         let access = started - packet.entered.max(queue.free_at);
         queue.free_at = ended;
@@ -392,7 +391,7 @@ impl Medium {
 
     fn pass(&mut self, station: usize, at: Time) {
         if std::mem::take(&mut self.lose) {
-            // The watchdog began when the master last saw the token.
+            // The watchdog started when the master last saw the token.
             let seen = self.last_visit[0].unwrap_or(at);
             let found = (seen + self.options.target * 2).max(at);
             let until = found + self.options.handler;
@@ -407,7 +406,7 @@ impl Medium {
         self.token = Token::Coming(self.next(station), there);
     }
 
-    /// How many stations it has, including those off the ring.
+    /// Number of stations, including those off the ring.
     pub fn stations(&self) -> usize {
         self.members.len()
     }
@@ -417,9 +416,9 @@ impl Medium {
         self.members[station]
     }
 
-    /// The ring comes up again with these stations, and its token begins at the master then; those that
-    /// are not among them lose their queues. Frames in progress are sent. The ring has been
-    /// advanced to now.
+    /// The ring comes up again at the given time with these stations, and the token starts at the master. Stations
+    /// that are not among them lose their queues. Frames in transmission are sent. The ring has been advanced to
+    /// the present.
     ///
     /// Propagation is unchanged: a hub forwards around what it bypasses.
     pub fn bring_up(&mut self, members: &[bool], up: Time) -> Vec<Packet> {

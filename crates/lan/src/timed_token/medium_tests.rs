@@ -1,4 +1,4 @@
-//! Hand-computed rings, and bounds over random rings.
+//! Hand-computed rings, and bounds for random rings.
 
 use super::*;
 use crate::timed_token::allocation::Budget;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const US: fn(u64) -> Duration = Duration::from_us;
 
-/// Random rings of the suite; set `LASTMETER_RINGS` when building for more (10000 take a minute).
+/// Random rings per test; set `LASTMETER_RINGS` when building for more (10000 take a minute).
 const RINGS: u32 = match option_env!("LASTMETER_RINGS") {
     Some(text) => number(text),
     None => 400,
@@ -45,7 +45,7 @@ fn put(ring: &mut Medium, now: Time, station: usize, class: Class, len: u64) {
     ring.enqueue(now, station, class, Packet::new(Bytes(len))).unwrap();
 }
 
-/// Advances until all queues are empty: who sent, from when to when.
+/// Advances until all queues are empty; returns the station, start and end of each frame.
 fn run(ring: &mut Medium) -> Vec<(usize, Time, Time)> {
     let mut all = Vec::new();
     while let Some(wake) = ring.ready_at() {
@@ -55,7 +55,7 @@ fn run(ring: &mut Medium) -> Vec<(usize, Time, Time)> {
 }
 
 #[test]
-fn j_11_and_j_13_one_sends_at_a_time_and_each_has_its_turn() {
+fn j_11_and_j_13_one_station_sends_at_a_time_and_each_gets_its_turn() {
     let mut ring = ring(jetstream(4, Duration::ZERO));
     let now = Time::START + US(100);
     for station in [2, 0, 3, 1, 2, 0] {
@@ -90,7 +90,7 @@ fn skipping_idle_rotations_changes_nothing() {
         for _ in 0..4 {
             now += US(random.below(900) + 1);
             let until = now;
-            // One skips there, the other steps through every visit.
+            // One skips rotations, the other steps through every visit.
             quick.advance(now, |_| panic!("nothing waits"));
             let mut at = until.as_ps().saturating_sub(1_000_000_000);
             while at < until.as_ps() {
@@ -112,7 +112,7 @@ fn skipping_idle_rotations_changes_nothing() {
 
 #[test]
 fn j_22_a_synchronous_frame_is_sent_only_if_it_ends_within_the_allotment() {
-    // 2400 B take 20 us, which is the allotment: one such frame in each visit, or two of half.
+    // 2400 B take 20 us, which is the allotment: one such frame per visit, or two of half the size.
     let mut ring = ring(jetstream(2, US(20)));
     let now = Time::START + US(5);
     for len in [2400, 1200, 1201, 1200] {
@@ -121,20 +121,20 @@ fn j_22_a_synchronous_frame_is_sent_only_if_it_ends_within_the_allotment() {
     let too_long = ring.enqueue(now, 1, Class::Synchronous, Packet::new(Bytes(2401)));
     assert!(too_long.is_err());
     let sent = run(&mut ring);
-    // 1200 and 1201 do not fit together, nor do 1201 and 1200.
+    // 1200 and 1201 bytes do not fit together, nor do 1201 and 1200.
     let visits = sent.windows(2).filter(|pair| pair[1].1 > pair[0].2).count() + 1;
     assert_eq!((sent.len(), visits), (4, 4));
 }
 
 #[test]
-fn j_23_an_asynchronous_frame_that_was_begun_may_end() {
+fn j_23_an_asynchronous_frame_in_progress_may_end() {
     let mut ring = ring(jetstream(2, Duration::ZERO));
     let now = Time::START + US(100);
     for _ in 0..3 {
         put(&mut ring, now, 1, Class::Asynchronous, 65_576);
     }
     let sent = run(&mut ring);
-    // THT is 1000 us less an idle rotation: two frames of 546 us begin within it.
+    // THT is 1000 us minus an idle rotation: two frames of 546 us begin within it.
     assert_eq!(sent[1].1, sent[0].2);
     assert!(sent[1].2 - sent[0].1 > US(1000), "the overrun");
     assert!(sent[2].1 > sent[1].2, "the third waits for the token");
@@ -152,7 +152,7 @@ fn j_60_a_reservation_may_be_exceeded_in_the_other_class() {
 }
 
 #[test]
-fn j_35_a_frame_meets_each_station_once_on_its_way_back() {
+fn j_35_a_frame_passes_each_station_once_on_its_way_back() {
     let ring = ring(jetstream(16, Duration::ZERO));
     let hop = Duration::from_ns(1_312);
     assert_eq!(ring.way(3, 3), hop * 16);
@@ -183,8 +183,8 @@ fn j_42_a_lost_token_is_replaced_within_two_rotations_and_a_handler() {
     }
 }
 
-/// The longest rotation that anybody can cause, with `frame` the longest frame: an idle ring, then a
-/// station that begins a frame at the last moment, then all that send their synchronous time.
+/// The longest rotation possible, with `frame` the longest frame: an idle ring, then a station that begins a frame
+/// at the last moment, then all stations use their synchronous time.
 fn worst(options: &Options, frame: u64) -> Medium {
     let mut ring = ring(options.clone());
     let now = Time::START + US(300);
@@ -196,7 +196,7 @@ fn worst(options: &Options, frame: u64) -> Medium {
     for len in [filler, filler, frame, frame] {
         ring.enqueue(now, 0, Class::Asynchronous, Packet::new(Bytes(len))).unwrap();
     }
-    // Whole allotments, as soon as the token is held.
+    // Whole allotments, from the moment the token is held.
     for station in 0..options.hops.len() {
         if station == 1 {
             let wake = ring.ready_at().unwrap();
@@ -213,7 +213,7 @@ fn worst(options: &Options, frame: u64) -> Medium {
 }
 
 #[test]
-fn j_15_the_bound_holds_as_far_as_it_is_promised_and_breaks_beyond() {
+fn j_15_the_bound_holds_within_its_conditions_and_fails_beyond() {
     const FRAME: u64 = 65_576;
     for sum in (0..=900).step_by(10) {
         let options = jetstream(16, US(sum) / 16);
@@ -225,7 +225,7 @@ fn j_15_the_bound_holds_as_far_as_it_is_promised_and_breaks_beyond() {
             assert!(ring.rotations.max <= US(2000), "{sum} us: {}", ring.rotations.max);
             assert_eq!(ring.rotations.broken, 0);
         }
-        // The condition asks for the ring's latency, 21 us, more than this case can use.
+        // The condition reserves 21 us for the ring's latency, more than this case can use.
         if US(sum) > budget.synchronous() + ring.latency() + US(3) {
             assert!(!admitted);
             assert!(ring.rotations.max > US(2000), "{sum} us: {}", ring.rotations.max);
@@ -233,7 +233,7 @@ fn j_15_the_bound_holds_as_far_as_it_is_promised_and_breaks_beyond() {
     }
 }
 
-/// A ring and its traffic, drawn at random, whose synchronous time is `share` of what is admitted.
+/// A random ring with random traffic, whose synchronous time is `share` of what is admitted.
 fn random_ring(seed: u64, share: f64) -> (Medium, Budget) {
     let mut random = Stream::new(seed, "ring");
     let stations = 2 + random.below(15) as usize;
@@ -242,7 +242,7 @@ fn random_ring(seed: u64, share: f64) -> (Medium, Budget) {
         (0..stations).map(|_| Duration::from_ns(100 + random.below(4_000))).collect();
     let latency: Duration = hops.iter().copied().sum();
     let rate = Rate::from_mbit(100 + random.below(1900));
-    // The longest frame takes up to half of the rotation.
+    // The longest frame takes up to half of a rotation.
     let frame = Bytes(64 + random.below(rate.as_bits() / 16_000_000 * target.as_ps() / 1_000_000));
     let overhead = latency + rate.time_for(frame);
     let budget = Budget { target, overhead };
@@ -298,17 +298,17 @@ proptest! {
         let Rotations { count, sum, max, broken, .. } = ring.rotations;
         prop_assert!(max <= budget.target * 2, "{} for {}", max, budget.target);
         prop_assert_eq!(broken, 0);
-        // The mean is at most the target, up to what the last, unfinished rotations still owe.
+        // The mean is at most the target, apart from the debt of the last, unfinished rotations.
         let mean = sum as f64 / count as f64;
         prop_assert!(mean <= budget.target.as_ps() as f64 * (1.0 + 1.0 / 60.0), "mean {}", mean);
-        // J-20: synchronous traffic waits for two rotations at most.
+        // J-20: synchronous traffic waits for at most two rotations.
         let waited = ring.services[Class::Synchronous as usize].access_max;
         prop_assert!(waited <= budget.target * 2, "waited {}", waited);
     }
 }
 
 #[test]
-fn j_61_a_ring_that_comes_up_with_fewer_serves_those_and_loses_what_the_others_had() {
+fn j_61_a_ring_with_fewer_stations_serves_those_and_loses_the_queues_of_the_others() {
     let mut ring = ring(jetstream(4, Duration::ZERO));
     let now = Time::START + US(100);
     for station in [1, 2, 3] {
@@ -319,8 +319,8 @@ fn j_61_a_ring_that_comes_up_with_fewer_serves_those_and_loses_what_the_others_h
     assert!(ring.enqueue(now, 2, Class::Asynchronous, Packet::new(Bytes(64))).is_err());
     let sent = run(&mut ring);
     assert_eq!(sent.iter().map(|one| one.0).collect::<Vec<_>>(), [1, 3]);
-    assert!(sent[0].1 >= up, "nobody sends before the token is there");
-    // Down altogether: nothing waits, so nothing is to be done.
+    assert!(sent[0].1 >= up, "no station sends before the token is there");
+    // Entirely down: nothing waits, so there is nothing to do.
     let end = sent[1].2;
     ring.advance(end, |_| {});
     ring.enqueue(end, 1, Class::Asynchronous, Packet::new(Bytes(64))).unwrap();

@@ -1,5 +1,4 @@
-//! A ring on which a timed token determines who sends, for how long, and in which class:
-//! Jetstream's.
+//! A ring on which a timed token determines which station sends, for how long, and in which class: Jetstream's.
 //!
 //! ```text
 //!        token -->  station 1 --> station 2 --> ... --> master --.
@@ -7,11 +6,11 @@
 //!          '-----------------------------------------------------'
 //! ```
 //!
-//! * [`station`]: the timers of one station: what it may send when the token comes.
+//! * [`station`]: the timers of one station, which determine what it may send when the token arrives.
 //! * [`allocation`]: allocation of synchronous time, and admission control.
 //! * [`medium`]: a whole ring in virtual time: token, queues of two classes, loss and recovery.
 //! * [`element`]: that ring as an element, with a port for each station.
-//! * [`node`]: what a node does with words, messages and frames: bring-up, ring identities,
+//! * [`node`]: how a node handles words, messages and frames: bring-up, ring identities,
 //!   stripping, monitor, recovery; explored exhaustively for small rings.
 //! * [`faults`]: faults and repairs, on a ring, with a hub, with ports.
 //! * [`elastic`]: the buffer between two clocks.

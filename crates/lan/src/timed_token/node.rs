@@ -1,5 +1,5 @@
-//! What a node of the ring does with words, messages, the token and frames: bring-up in two phases,
-//! ring identities, stripping, the monitor, and recovery.
+//! How a node of the ring handles words, messages, the token and frames: bring-up in two phases, ring identities,
+//! stripping, the monitor, and recovery.
 //!
 //! ```text
 //! host    off --power--> FW0 --FW1--> FW1 --RING_UP h--> up, RID h+1     any --FW0, no signal--> FW0
@@ -9,43 +9,42 @@
 //!                         '------------+--------------+--- too long, FW0 --' (up: FW0, no signal)
 //! ```
 //!
-//! FW0 and FW1 are fill words that the physical layer sends whenever it is
-//! idle; here a word is a signal when it changes, and repeated from time to time
-//! ([`Node::repeat`]). The master knows that every link works when FW1 has come around; then one
-//! RING_UP message counts the hosts and gives each its ring identity. Its timeouts are longer than
-//! a signal takes around the ring ([`Node::expire`]), and it replaces a token that it has not seen
-//! for 2 TTRT.
+//! FW0 and FW1 are fill words that the physical layer sends whenever it is idle; here a word is a signal when it
+//! changes, and repeated from time to time ([`Node::repeat`]). When FW1 has come around, the master knows that
+//! every link works; then one RING_UP message counts the hosts and gives each its ring identity. The master's
+//! timeouts are longer than a signal takes around the ring ([`Node::expire`]), and it replaces a token that it has
+//! not seen for 2 TTRT.
 //!
-//! A port connected to another port receives an unsolicited FW1, and a RING_UP that counts no
-//! host: each then has the fibre towards the other to itself (J-09).
+//! A port connected to another port receives an unsolicited FW1, and a RING_UP that counts no host: each port can
+//! then use its whole fibre to the other (J-09).
 //!
-//! A frame is stripped by its source. The master marks what passes, and strips what is marked: a
-//! frame whose source is gone goes around at most twice.
+//! A frame is stripped by its source. The master marks frames that pass, and strips marked ones: a frame whose
+//! source is gone goes around at most twice.
 //!
-//! Source: HPL-93-37 §3.2 and §3.3. The document does not say what a host that is up does when it
-//! sees FW1, nor how long the master waits; both are our choice. A node that joins or leaves breaks
-//! the ring, and its downstream neighbour sees no signal (§3.3, "when a node is added or removed").
+//! Source: HPL-93-37 §3.2 and §3.3. The document does not say how a host that is up reacts to FW1, nor how long
+//! the master waits; both are our choice. A node that joins or leaves breaks the ring, and its downstream
+//! neighbour loses the signal (§3.3, "when a node is added or removed").
 
 use lastmeter_wire::Error;
 use lastmeter_wire::jetstream::{self, Header, Kind, RID_MAX};
 
-/// What a node sends to its neighbour.
+/// A transmission of a node to its neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
-    /// Not every link is known to work.
+    /// FW0: not every link is known to work.
     Fw0,
-    /// Every link so far works.
+    /// FW1: every link so far works.
     Fw1,
-    /// How many hosts it has visited.
+    /// RING_UP: the number of hosts that it has visited.
     RingUp(u8),
-    /// The right to send.
+    /// The token: the right to send.
     Token,
-    /// A data frame, of which only the header is looked at.
+    /// A data frame, of which only the header matters.
     Frame(Header),
 }
 
 impl Signal {
-    /// The bytes of a message, or of the header of a frame; words are no bytes.
+    /// The bytes of a message, or of the header of a frame; none for words.
     ///
     /// # Errors
     /// If a ring identity or a count does not fit its field.
@@ -61,7 +60,7 @@ impl Signal {
         }
     }
 
-    /// Parses the bytes after the end of a word.
+    /// Parses the bytes that follow a word.
     ///
     /// # Errors
     /// If they are neither a message nor a frame.
@@ -78,13 +77,13 @@ impl Signal {
 /// State of a node's bring-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Without power: nothing passes.
+    /// Without power: passes nothing on.
     Off,
     /// Sends FW0.
     Fw0,
     /// Sends FW1.
     Fw1,
-    /// The master waits for its RING_UP.
+    /// The master waits for its own RING_UP.
     RingUp,
     /// The ring works.
     Up,
@@ -97,24 +96,24 @@ pub enum Attached {
     Switch,
     /// One host, on both fibres.
     Host,
-    /// Several.
+    /// Several hosts.
     Ring(u8),
 }
 
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// Whether it is the master: the switch's port, or whoever was chosen (J-40).
+    /// Whether it is the master: the switch's port, or the node that was chosen (J-40).
     pub master: bool,
     /// State of bring-up.
     pub state: State,
     /// Its ring identity; the master's is 0.
     pub rid: Option<u8>,
-    /// The master: hosts on its ring (J-41).
+    /// On the master: number of hosts on its ring (J-41).
     pub hosts: Option<u8>,
     /// Whether it has the token.
     pub holds: bool,
-    /// Frames for it.
+    /// Frames addressed to it.
     pub read: u8,
 }
 
@@ -124,12 +123,12 @@ impl Node {
         Node { master, state: State::Off, rid: None, hosts: None, holds: false, read: 0 }
     }
 
-    /// Powers up, and begins.
+    /// Gets power, and begins.
     pub fn power(&mut self) -> Signal {
         self.begin()
     }
 
-    /// Its signal is lost: its upstream neighbour has gone, or was replaced.
+    /// It loses its input signal: its upstream neighbour has gone or was replaced.
     pub fn no_signal(&mut self) -> Option<Signal> {
         (self.state != State::Off).then(|| self.begin())
     }
@@ -151,7 +150,7 @@ impl Node {
         }
     }
 
-    /// The master has waited for longer than a signal takes around, or seen no token for 2 TTRT.
+    /// The master's timeout: longer than a signal takes around, or 2 TTRT without a token.
     pub fn expire(&mut self) -> Option<Signal> {
         match self.state {
             _ if !self.master => None,
@@ -162,7 +161,7 @@ impl Node {
         }
     }
 
-    /// Receives a signal; returns what it sends on.
+    /// Receives a signal; returns what it sends.
     pub fn receive(&mut self, signal: Signal) -> Option<Signal> {
         match (self.state, signal) {
             (State::Off, _) => None,
@@ -177,11 +176,11 @@ impl Node {
                 self.state = State::Fw1;
                 Some(Signal::Fw1)
             }
-            // Without FW1 before it, the links behind this node are not known to work.
+            // Without a preceding FW1, the links beyond this node are not known to work.
             (State::Fw0, Signal::RingUp(_)) => None,
             (_, Signal::RingUp(hops)) => self.count(hops),
             (State::Up, Signal::Token) => {
-                // A second token at a station that sends is stripped.
+                // A second token at a station that is sending is stripped.
                 self.holds = true;
                 None
             }
@@ -196,7 +195,7 @@ impl Node {
                 self.state = State::Fw1;
                 Some(Signal::Fw1)
             }
-            // Hosts send FW1 only behind the master's own: another master is at the other end.
+            // Hosts send FW1 only after the master's own: another master is at the other end.
             (State::Fw0, Signal::Fw1) => {
                 self.state = State::Fw1;
                 Some(Signal::Fw1)
@@ -217,13 +216,13 @@ impl Node {
                 self.holds = true;
                 None
             }
-            // Some link has failed, after all.
+            // Some link has failed in the meantime.
             (State::RingUp | State::Up, Signal::Fw0) => Some(self.begin()),
             _ => None,
         }
     }
 
-    /// J-39, J-48: the message counts the node in, and the count is its identity.
+    /// J-39, J-48: the message counts the node, and the count becomes its identity.
     fn count(&mut self, hops: u8) -> Option<Signal> {
         let rid = hops.checked_add(1).filter(|&rid| rid <= RID_MAX)?;
         self.rid = Some(rid);
@@ -232,7 +231,7 @@ impl Node {
         Some(Signal::RingUp(rid))
     }
 
-    /// A frame passes: read (J-34), stripped by its source (J-35), marked or stripped by the monitor
+    /// A frame passes: it is read (J-34), stripped by its source (J-35), or marked or stripped by the monitor
     /// (J-33).
     fn pass(&mut self, mut header: Header) -> Option<Signal> {
         let what = header.disposition(self.rid, false);
@@ -246,7 +245,7 @@ impl Node {
         Some(Signal::Frame(header))
     }
 
-    /// It has the token, and sends a frame for the station `dst`.
+    /// It holds the token, and sends a frame to the station `dst`.
     pub fn send(&self, dst: u8) -> Option<Signal> {
         let src = self.rid.filter(|_| self.holds)?;
         let address_type = jetstream::AddressType::Rid;
@@ -259,7 +258,7 @@ impl Node {
         std::mem::take(&mut self.holds).then_some(Signal::Token)
     }
 
-    /// What the master knows of the other end, once the ring is up.
+    /// What the master has learned of the other end, once the ring is up.
     pub fn attached(&self) -> Option<Attached> {
         Some(match self.hosts? {
             0 => Attached::Switch,
@@ -269,11 +268,11 @@ impl Node {
     }
 }
 
-/// Brings a ring up, in order and without loss: each node gets power, signals go around, and where
-/// none is under way a word is repeated or the master's wait ends. The master is `nodes[0]`. Says
-/// how many RING_UP messages the master sent, or `None` where the ring does not come up.
+/// Brings a ring up, in order and without loss: each node gets power and signals go around; when none is in
+/// transit, a word is repeated or the master's timeout expires. The master is `nodes[0]`. Returns how many RING_UP
+/// messages the master sent, or `None` if the ring does not come up.
 pub fn bring_up(nodes: &mut [Node]) -> Option<u32> {
-    /// Words repeated and waits ended before it is given up.
+    /// Most repeated words and timeouts before it is given up.
     const TRIES: usize = 8;
     let (count, mut messages) = (nodes.len(), 0);
     for _ in 0..TRIES {
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn j_39_j_41_one_message_gives_all_identities_and_comes_back_with_their_number() {
+    fn j_39_j_41_one_message_gives_all_identities_and_returns_with_their_number() {
         for hosts in 1..=15u8 {
             let nodes = bring_up(hosts.into());
             assert_eq!(nodes[0].hosts, Some(hosts));
@@ -355,12 +354,12 @@ mod tests {
                     }
                     Some(signal) => ports[at].receive(signal),
                     None if ports[at].state == State::Off => Some(ports[at].power()),
-                    // Nothing is under way: words are repeated, and now and then a wait ends.
+                    // No signal is in transit: words are repeated, and now and then a timeout expires.
                     None if links[at].is_empty() && random.chance(0.2) => ports[at].expire(),
                     None if links[at].is_empty() => ports[at].repeat(),
                     None => None,
                 };
-                // Between ports there is no token.
+                // There is no token between ports.
                 links[at].extend(sent.filter(|&signal| signal != Signal::Token));
             }
             let attached = ports.each_ref().map(Node::attached);
@@ -376,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn j_61_a_node_without_power_keeps_the_ring_down_and_a_hub_goes_around_it() {
+    fn j_61_a_node_without_power_keeps_the_ring_down_and_a_hub_bypasses_it() {
         let mut nodes = ring(4);
         nodes[2] = Node::new(false);
         assert_eq!(super::bring_up(&mut nodes), None);
@@ -393,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn j_34_a_frame_is_read_by_the_station_that_it_names() {
+    fn j_34_a_frame_is_read_by_its_destination() {
         let mut nodes = bring_up(3);
         let mut signal = nodes[0].send(2).unwrap();
         for node in &mut nodes[1..] {

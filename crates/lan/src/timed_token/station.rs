@@ -1,21 +1,21 @@
 //! The timers of one station of a timed-token ring.
 //!
 //! ```text
-//! token comes   | Late_Ct | may send                                  | timers
+//! token arrives | Late_Ct | may send                                  | timers
 //! early         | 0       | synchronous, then asynchronous for THT    | THT = rest of TRT; TRT = TTRT
-//! late          | 1       | synchronous only                          | Late_Ct = 0; TRT goes on
+//! late          | 1       | synchronous only                          | Late_Ct = 0; TRT keeps running
 //! TRT runs out  |         |                                           | Late_Ct + 1; TRT = TTRT
 //! ```
 //!
-//! THT runs only while asynchronous frames are sent, and a frame that was begun may end (J-23). A
-//! synchronous frame is begun only if it can end within the station's allotment (J-22). A station
-//! whose TRT has expired twice since the last token has lost it (J-16).
+//! THT runs only while asynchronous frames are sent, and a frame in progress may end (J-23). A synchronous frame
+//! is begun only if it can end within the station's allotment (J-22). A station whose TRT has expired twice since
+//! the last token has lost the token (J-16).
 //!
 //! Source: ISO 9314-2 §8.3.1 and §8.3.2; HPL-93-37 §3.1.
 
 use lastmeter_base::{Duration, Time};
 
-/// One station's timers. Nothing happens in them between tokens, so they need no events.
+/// The timers of one station. Nothing happens in them between tokens, so they need no events.
 ///
 /// ```
 /// use lastmeter_base::{Duration, Time};
@@ -29,7 +29,7 @@ use lastmeter_base::{Duration, Time};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Station {
     target: Duration,
-    /// Synchronous time of each rotation, SA.
+    /// Synchronous time per rotation, SA.
     pub allotment: Duration,
     /// When TRT expires.
     expires: Time,
@@ -42,19 +42,19 @@ pub struct Station {
 pub struct Grant {
     /// Time for synchronous frames, each of which has to end within it.
     pub synchronous: Duration,
-    /// Time within which asynchronous frames may be begun: THT.
+    /// THT: time within which asynchronous frames may begin.
     pub asynchronous: Duration,
     /// Whether TRT had expired twice: the token should have been declared lost.
     pub lost: bool,
 }
 
 impl Station {
-    /// A station whose TRT begins at `now` with the target rotation time TTRT.
+    /// A station whose TRT starts at `now` with the target rotation time TTRT.
     pub fn new(target: Duration, allotment: Duration, now: Time) -> Station {
         Station { target, allotment, expires: now + target, late: 0 }
     }
 
-    /// The token comes at `now`.
+    /// The token arrives at `now`.
     #[inline]
     pub fn token(&mut self, now: Time) -> Grant {
         let mut lost = false;
@@ -80,13 +80,13 @@ impl Station {
         Grant { synchronous, asynchronous, lost }
     }
 
-    /// The token came early in every rotation until `last`, when it came last.
+    /// The token arrived early in every rotation until `last`, its last arrival.
     pub fn idle_until(&mut self, last: Time) {
         self.late = 0;
         self.expires = last + self.target;
     }
 
-    /// When TRT will have expired for the second time unless the token comes.
+    /// When TRT will expire for the second time unless the token arrives.
     pub fn lost_at(&self) -> Time {
         match self.late {
             0 => self.expires + self.target,
@@ -114,17 +114,17 @@ mod tests {
     }
 
     #[test]
-    fn a_late_token_is_for_synchronous_frames_and_lateness_is_not_forgiven() {
+    fn a_late_token_is_for_synchronous_frames_and_lateness_carries_over() {
         let mut station = Station::new(TTRT, Duration::from_us(5), at(0));
         let grant = station.token(at(1300));
         assert_eq!((grant.synchronous, grant.asynchronous), (Duration::from_us(5), Duration::ZERO));
         assert!(!grant.lost);
-        // TRT went on from 1000: the next is early by what is left until 2000 only.
+        // TRT kept running from 1000 us: the next token is early only by what is left until 2000 us.
         assert_eq!(station.token(at(1900)).asynchronous, Duration::from_us(100));
     }
 
     #[test]
-    fn j_16_a_token_that_stays_away_for_two_rotations_is_lost() {
+    fn j_16_a_token_absent_for_two_rotations_is_lost() {
         let mut station = Station::new(TTRT, Duration::ZERO, at(0));
         assert_eq!(station.lost_at(), at(2000));
         assert!(!station.clone().token(at(1999)).lost);

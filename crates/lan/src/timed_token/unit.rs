@@ -1,13 +1,12 @@
 //! The interface unit between a ring and an ATM network (J-30).
 //!
 //! ```text
-//! ATM cell --constant header before it--> frame on the ring, whose PDU is one cell's payload
-//! frame of the ring --48 bytes a cell, B-ISDN header copied--> cells
+//! ATM cell --constant header in front--> frame on the ring, whose PDU is the payload of one cell
+//! frame of the ring --48 bytes per cell, B-ISDN header copied--> cells
 //! ```
 //!
-//! A station reads a frame from the network as it reads any other, and reassembles PDUs from their
-//! cells, as every ATM host does. Of the ring's frames the unit takes those on its own channels,
-//! which lead into the network. Source: HPL-93-37 §3.2, Fig 4.
+//! A station reads a frame from the network like any other, and reassembles PDUs from their cells, like every ATM
+//! host. The unit accepts frames on its own channels, which lead into the network. Source: HPL-93-37 §3.2, Fig 4.
 
 use lastmeter_wire::Error;
 use lastmeter_wire::atm::{Cell, Header as AtmHeader, Interface};
@@ -23,7 +22,7 @@ pub struct AtmUnit {
 }
 
 impl AtmUnit {
-    /// The unit that is station `rid`.
+    /// The unit at station `rid`.
     ///
     /// # Errors
     /// If that is not a ring identity.
@@ -39,7 +38,7 @@ impl AtmUnit {
         self.channels.insert(vci);
     }
 
-    /// What it sends on the ring for a cell from the network.
+    /// The frame that it sends on the ring for a cell from the network.
     ///
     /// # Errors
     /// None, for a unit with a ring identity.
@@ -47,7 +46,7 @@ impl AtmUnit {
         jetstream::from_atm(self.rid, cell)
     }
 
-    /// The cells for a passing frame; none if it is not for the network.
+    /// The cells for a passing frame; none if the frame is not for the network.
     ///
     /// # Errors
     /// If the bytes are not a frame, or their PDU is of a layer that needs its own segmentation.
@@ -76,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn j_30_a_packet_comes_through_from_ring_to_ring_over_an_atm_network(
+        fn j_30_a_packet_passes_from_ring_to_ring_over_an_atm_network(
             payload in prop::collection::vec(any::<u8>(), 1..3000), local in 0u16..2048,
         ) {
             let vci = jetstream::vci(3, local).unwrap();
@@ -88,7 +87,7 @@ mod tests {
             near.open(vci);
             let cells = near.to_network(&frame).unwrap();
             prop_assert_eq!(cells.len() * 48, pdu.len());
-            // On the other ring each cell is a frame, which its reader puts together.
+            // On the other ring each cell is a frame, and the reader reassembles the PDU.
             let mut reassembler = Reassembler::new(Options::default_at(Interface::Uni));
             reassembler.open(circuit, CircuitOptions::AAL5).unwrap();
             for (place, cell) in cells.iter().enumerate() {
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_frames_do_not_come_back_into_the_network() {
+    fn its_own_frames_do_not_return_to_the_network() {
         let mut unit = AtmUnit::new(2).unwrap();
         unit.open(77);
         let cell = Cell::with_header([0, 0, 0x04, 0xd0], &[1; 48]);

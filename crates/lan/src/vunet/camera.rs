@@ -1,27 +1,26 @@
-//! The Vidboard: a camera on the network, which captures all the time and sends frames as it is told
-//! to.
+//! The Vidboard: a camera on the network, which captures continuously and sends frames as commanded.
 //!
 //! ```text
-//! in 0 --> command cell --> [ captured frame ] --> (dithers) --> groups of scan lines --> bursts --> out 0
+//! in 0 --> command cell --> [ captured frame ] --> (dithering) --> groups of scan lines --> bursts --> out 0
 //!          answers pings
 //! ```
 //!
-//! | does | until |
+//! | activity | until |
 //! |---|---|
-//! | rests | a frame is asked for, and the delay after the last one is over |
-//! | waits | the camera's signal has completed the frame |
-//! | dithers | the firmware has coloured it; nothing in grey |
-//! | sends | its last burst has gone |
+//! | idle | a frame has been requested, and the delay after the last one is over |
+//! | waiting | the camera's signal has completed the frame |
+//! | dithering | the firmware has processed it; not in grey |
+//! | sending | its last burst has left |
 //!
-//! A frame is sent in PDUs of `lines` scan lines, and these in bursts of `burst` cells, one burst each
-//! `burst delay` from the beginning of one to that of the next; cells of a burst follow each other as
-//! fast as the line takes them. A request is answered by the newest whole frame that was not sent yet, or
-//! by the next that the camera completes. The camera's signal and the firmware are resources of the books:
-//! the signal is in use while the board waits for it. A diagnostic command, and one that asks for what the
-//! board cannot send, is answered by a status cell with what it has been told to send.
+//! A frame is sent in PDUs of `lines` scan lines, and these in bursts of `burst` cells, one burst every `burst
+//! delay` from start to start; the cells of a burst follow each other as fast as the line accepts them. A request
+//! is answered with the newest complete frame that has not been sent, or with the next that the camera completes.
+//! The camera's signal and the firmware are resources in the books: the signal is in use while the board waits for
+//! it. A diagnostic command, and a request for something that the board cannot send, are answered with a status
+//! cell that contains the board's last command.
 //!
-//! Source: Aurora report §3.3, §3.5.2, §4.3 (A-45 to A-53, A-106). The delay between bursts is from start
-//! to start (ours).
+//! Source: Aurora report §3.3, §3.5.2, §4.3 (A-45 to A-53, A-106). That the delay between bursts is from start to
+//! start is ours.
 
 use super::connection::pong;
 use super::element::{cell_of, put_cell};
@@ -33,32 +32,32 @@ use lastmeter_wire::atm::PAYLOAD_LEN;
 use lastmeter_wire::atm::vunet::{VUNET_CELL_LEN, VunetCell};
 use lastmeter_wire::control::vidboard::{Code, Command, Mode};
 
-/// From one captured frame to the next: the camera's 30 frames a second (§4.3).
+/// Frame period: the camera's 30 frames per second (§4.3).
 pub const CAPTURE: Duration = Duration::from_ps(33_333_333_333);
 
-/// Which frame answers a request.
+/// Which frame is sent for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The newest whole one, unless it was sent before.
+    /// The newest complete one, unless it has been sent before.
     Newest,
     /// The next that the camera completes.
     Next,
 }
 
-/// What a board is made of.
+/// Parameters of a board.
 #[derive(Clone, Copy, Debug)]
 pub struct Board {
-    /// From one frame of the camera's signal to the next.
+    /// Frame period of the camera's signal.
     pub period: Duration,
     /// When frame 0 of the signal is complete.
     pub phase: Duration,
-    /// Which frame answers a request.
+    /// Which frame is sent for a request.
     pub answer: Answer,
-    /// What the firmware takes to dither a pixel; zero without.
+    /// Firmware time to dither a pixel; zero without dithering.
     pub dither: Duration,
-    /// The camera's signal, and what it is in use for.
+    /// The camera's signal, and the stage that uses it.
     pub signal: (ResourceId, StageId),
-    /// The firmware's processor, if it dithers, and what it is in use for.
+    /// The firmware's processor, if it dithers, and the stage that uses it.
     pub firmware: Option<(ResourceId, StageId)>,
 }
 
@@ -77,39 +76,39 @@ pub struct Camera {
     frames: u64,
 }
 
-/// What it was told to send.
+/// The current command and its progress.
 struct Video {
     command: Command,
-    /// The frame that is under way, or was sent last.
+    /// The frame in progress, or the last one sent.
     frame: u32,
-    /// The next scan line; `height` where the frame is over.
+    /// The next scan line; `height` if the frame is done.
     line: u16,
-    /// The PDU that is being sent, and how much of it was.
+    /// The current PDU, and how much of it has been sent.
     pdu: Vec<u8>,
     at: usize,
-    /// Whether another frame is asked for.
+    /// Whether another frame has been requested.
     wanted: bool,
-    does: Does,
-    /// When what it does is over, its next burst begins, or it may begin the next frame.
+    activity: Activity,
+    /// When its activity ends, its next burst begins, or it may begin the next frame.
     due: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
-    Rests,
-    Waits,
-    Dithers,
-    Sends,
+enum Activity {
+    Idle,
+    Waiting,
+    Dithering,
+    Sending,
 }
 
 const DUE: TimerId = TimerId(0);
 
 impl Board {
-    /// When frame `frame` of the signal is whole.
+    /// When frame `frame` of the signal is complete.
     fn captured(&self, frame: u32) -> Time {
         Time::START + self.phase + self.period * u64::from(frame)
     }
-    /// The newest frame that is whole at `now`.
+    /// The newest frame that is complete at `now`.
     fn newest(&self, now: Time) -> u32 {
         let since = now.saturating_since(Time::START + self.phase);
         (since.as_ps() / self.period.as_ps().max(1)) as u32
@@ -121,7 +120,7 @@ impl Video {
         self.line < self.command.height || self.at < self.pdu.len()
     }
 
-    /// The next group of scan lines, of a frame that was whole at `captured`.
+    /// The next group of scan lines, of a frame that was complete at `captured`.
     fn load(&mut self, captured: Time) {
         let Command { width, height, lines, depth, .. } = self.command;
         let lines = lines.max(1).min(height - self.line);
@@ -137,7 +136,7 @@ impl Video {
         let mut payload = header.emit().to_vec();
         // Grey levels that differ from frame to frame and from group to group.
         payload.resize(payload.len() + pixels, (self.frame as u8).wrapping_add(self.line as u8));
-        self.pdu = vidboard::emit(&payload, 0).expect("commands are checked for their length");
+        self.pdu = vidboard::emit(&payload, 0).expect("the command's lines were checked to fit");
         self.at = 0;
         self.line += lines;
     }
@@ -148,7 +147,7 @@ pub fn line_len(command: &Command) -> usize {
     usize::from(command.width) * usize::from(command.depth) / 8
 }
 
-/// Whether a group of scan lines fits a PDU.
+/// Whether a group of scan lines fits into a PDU.
 ///
 /// # Errors
 /// What does not fit.
@@ -156,16 +155,15 @@ pub fn check(command: &Command) -> Result<(), String> {
     let len = vidboard::FRAME_HEADER_LEN + usize::from(command.lines) * line_len(command);
     match len {
         _ if command.lines == 0 || command.burst == 0 || command.width == 0 => {
-            Err("lines, cells of a burst and pixels are at least one".to_owned())
+            Err("lines, cells per burst and pixels must be at least one".to_owned())
         }
         0..=65_535 => Ok(()),
-        len => Err(format!("{} lines are {len} bytes, and a PDU has at most 65535", command.lines)),
+        len => Err(format!("{} lines are {len} bytes; a PDU has at most 65535", command.lines)),
     }
 }
 
 impl Camera {
-    /// A camera that waits for commands, and accounts what it sends to a flow of `path`; its cells go to
-    /// the node `viewer`.
+    /// A camera that waits for commands, and accounts its cells to a flow of `path`; they go to the node `viewer`.
     pub fn new(
         (path, flow): (PathId, FlowId),
         viewer: NodeId,
@@ -187,7 +185,7 @@ impl Camera {
         }
     }
 
-    /// Does what a command says; what it answers, if anything.
+    /// Executes a command; returns its answer, if any.
     fn command(&mut self, now: Time, command: Command) -> Option<Command> {
         self.commands += 1;
         let told = self.video.as_ref().map_or(command, |video| video.command);
@@ -199,14 +197,14 @@ impl Camera {
                 let line = command.height;
                 let wanted = command.mode == Mode::FreeRun;
                 let (pdu, frame) = (Vec::new(), self.video.as_ref().map_or(0, |old| old.frame));
-                let does = Does::Rests;
-                let video = Video { command, frame, line, pdu, at: 0, wanted, does, due: now };
+                let activity = Activity::Idle;
+                let video = Video { command, frame, line, pdu, at: 0, wanted, activity, due: now };
                 self.video = Some(video);
             }
             Code::FrameRequest => {
                 if let Some(video) = &mut self.video {
-                    // One that is under way answers as well: at most one is outstanding.
-                    video.wanted |= video.does == Does::Rests;
+                    // A frame in progress also satisfies it: at most one request is outstanding.
+                    video.wanted |= video.activity == Activity::Idle;
                 }
             }
             Code::Stop => {
@@ -224,35 +222,36 @@ impl Camera {
         self.firmware.iter_mut().for_each(|meter| meter.rest(now));
     }
 
-    /// Does what is due, up to the sending of bursts.
+    /// Handles everything due, up to the sending of bursts.
     fn turn(&mut self, now: Time) {
         let Some(video) = self.video.as_mut() else { return };
         let Board { answer, dither, signal, firmware, .. } = self.board;
-        if video.does == Does::Rests && video.wanted && video.due <= now {
+        if video.activity == Activity::Idle && video.wanted && video.due <= now {
             let newest = self.board.newest(now);
             let fresh = answer == Answer::Newest && newest > video.frame;
             video.frame = if fresh { newest } else { newest.max(video.frame) + 1 };
-            (video.wanted, video.does) = (false, Does::Waits);
+            (video.wanted, video.activity) = (false, Activity::Waiting);
             video.due = self.board.captured(video.frame).max(now);
             self.signal.serve(now, signal.1);
         }
-        if video.does == Does::Waits && video.due <= now {
+        if video.activity == Activity::Waiting && video.due <= now {
             self.signal.rest(now);
             let pixels = u64::from(video.command.width) * u64::from(video.command.height);
-            (video.does, video.due) = (Does::Dithers, now + dither * pixels);
+            (video.activity, video.due) = (Activity::Dithering, now + dither * pixels);
             if let (Some(meter), Some((_, stage))) = (&mut self.firmware, firmware) {
                 meter.serve(now, stage);
             }
         }
-        if video.does == Does::Dithers && video.due <= now {
+        if video.activity == Activity::Dithering && video.due <= now {
             self.firmware.iter_mut().for_each(|meter| meter.rest(now));
-            (video.does, video.line, video.due) = (Does::Sends, 0, now);
+            (video.activity, video.line, video.due) = (Activity::Sending, 0, now);
         }
     }
 
-    /// Sends a burst where one is due.
+    /// Sends a burst if one is due.
     fn burst(&mut self, cx: &mut Context<'_>) {
-        let sends = |video: &&mut Video| video.does == Does::Sends && video.due <= cx.now();
+        let sends =
+            |video: &&mut Video| video.activity == Activity::Sending && video.due <= cx.now();
         let Some(video) = self.video.as_mut().filter(sends) else { return };
         let Command { reply_vci, reply_port, burst, burst_delay, frame_delay, mode, .. } =
             video.command;
@@ -274,7 +273,7 @@ impl Camera {
         video.due += Duration::from_us(burst_delay.into());
         if !video.sends() {
             self.frames += 1;
-            (video.does, video.wanted) = (Does::Rests, mode == Mode::FreeRun);
+            (video.activity, video.wanted) = (Activity::Idle, mode == Mode::FreeRun);
             video.due = video.due.max(cx.now() + Duration::from_us(frame_delay.into()));
         }
         cells.iter().for_each(|(cell, last)| self.send(cx, cell, *last));
@@ -293,7 +292,7 @@ impl Camera {
         self.turn(cx.now());
         self.burst(cx);
         self.turn(cx.now());
-        let busy = |video: &&Video| video.does != Does::Rests || video.wanted;
+        let busy = |video: &&Video| video.activity != Activity::Idle || video.wanted;
         if let Some(video) = self.video.as_ref().filter(busy) {
             cx.arm(DUE, video.due);
         }
@@ -374,12 +373,12 @@ mod tests {
     }
 
     #[test]
-    fn a_47_the_newest_frame_answers_however_late_it_is_asked_for() {
+    fn a_47_a_request_gets_the_newest_frame_however_late_it_is() {
         let mut camera = camera(Answer::Newest, Duration::ZERO);
         assert_eq!(ask(&mut camera, at(0), Code::VideoRequest), None);
         ask(&mut camera, at(100), Code::FrameRequest);
-        let video = camera.video.as_ref().expect("it was told to send");
-        assert_eq!((video.does, video.frame, video.due), (Does::Sends, 3, at(100)));
+        let video = camera.video.as_ref().expect("it has a command");
+        assert_eq!((video.activity, video.frame, video.due), (Activity::Sending, 3, at(100)));
     }
 
     #[test]
@@ -388,19 +387,20 @@ mod tests {
         let mut camera = camera(Answer::Next, Duration::from_us(1));
         ask(&mut camera, at(0), Code::VideoRequest);
         ask(&mut camera, at(100), Code::FrameRequest);
-        let state = |camera: &Camera| camera.video.as_ref().map(|video| (video.does, video.due));
-        assert_eq!(state(&camera), Some((Does::Waits, at(120))));
+        let state =
+            |camera: &Camera| camera.video.as_ref().map(|video| (video.activity, video.due));
+        assert_eq!(state(&camera), Some((Activity::Waiting, at(120))));
         camera.turn(at(120));
         let coloured = at(120) + Duration::from_us(19_200);
-        assert_eq!(state(&camera), Some((Does::Dithers, coloured)));
+        assert_eq!(state(&camera), Some((Activity::Dithering, coloured)));
         camera.turn(coloured);
-        assert_eq!(state(&camera), Some((Does::Sends, coloured)));
+        assert_eq!(state(&camera), Some((Activity::Sending, coloured)));
         assert_eq!(camera.signal.busy(), Duration::from_ms(20));
         assert_eq!(camera.firmware.as_ref().map(Meter::busy), Some(Duration::from_us(19_200)));
     }
 
     #[test]
-    fn a_50_a_diagnosis_and_what_cannot_be_sent_are_answered() {
+    fn a_50_diagnostics_and_impossible_requests_are_answered() {
         let mut camera = camera(Answer::Newest, Duration::ZERO);
         let answer = ask(&mut camera, at(0), Code::Diagnose).expect("it answers");
         assert_eq!((answer.code, answer.sequence, answer.reply_vci), (Code::Status, 7, 100));
@@ -411,7 +411,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_53_at_most_one_frame_is_under_way_and_none_before_it_is_captured(
+        fn a_53_at_most_one_frame_is_in_progress_and_none_before_its_capture(
             steps in proptest::collection::vec((0u64..40, 0usize..5), 1..100), next in proptest::bool::ANY,
         ) {
             let answer = if next { Answer::Next } else { Answer::Newest };
@@ -426,11 +426,11 @@ mod tests {
                     last = 0;
                     continue;
                 };
-                prop_assert!(!(video.wanted && video.does != Does::Rests));
-                if video.does == Does::Sends {
+                prop_assert!(!(video.wanted && video.activity != Activity::Idle));
+                if video.activity == Activity::Sending {
                     prop_assert!(camera.board.captured(video.frame) <= now && video.frame > last);
                     // It is sent at once.
-                    (last, video.line, video.does) = (video.frame, video.command.height, Does::Rests);
+                    (last, video.line, video.activity) = (video.frame, video.command.height, Activity::Idle);
                     video.due = now;
                 }
             }

@@ -7,16 +7,16 @@
 //!
 //! | event | effect |
 //! |---|---|
-//! | data, entry in use | VCI and port rewritten, every other bit kept; leaves on the other side |
+//! | data, entry in use | VCI and port rewritten, all other bits kept; leaves on the other side |
 //! | data, no entry | dropped and counted |
-//! | write | entries that are free, or of the same token, are set; others are refused and counted |
-//! | read | the entries go back in a cell with the VCI and port that the request names |
-//! | ping | the card's number goes back |
+//! | write | entries that are free, or have the same token, are set; others are refused and counted |
+//! | read | a cell with the entries goes back, on the VCI and port that the request names |
+//! | ping | a cell with the card's number goes back |
 //! | power cycle | both tables are empty |
 //!
-//! A bridge to an ATM network (AVlink, Zebra) is the same card, whose other side has no switch: ports
-//! that its table gives there mean nothing. Source: Aurora report §3.1.2, §3.4.1. That an entry belongs
-//! to a token is ours; the report leaves it to the library that nobody steals channels (§3.6).
+//! A bridge to an ATM network (AVlink, Zebra) is the same card without a switch on its other side, so ports in its
+//! table have no meaning there. Source: Aurora report §3.1.2, §3.4.1. That each entry belongs to a token is ours;
+//! the report relies on a library to keep applications from using each other's channels (§3.6).
 
 use super::{control_cell, control_in};
 use lastmeter_wire::atm::vunet::VunetCell;
@@ -30,7 +30,7 @@ pub const ENTRIES: usize = 1 << 16;
 pub enum Side {
     /// The first.
     A,
-    /// The other.
+    /// The second.
     B,
 }
 
@@ -52,31 +52,31 @@ struct Slot {
     token: u32,
 }
 
-/// What happens to a cell.
+/// The fate of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It leaves on the other side.
     Forward(VunetCell),
-    /// This one leaves on the side on which it came.
+    /// This answer leaves on the side of the request.
     Answer(VunetCell),
-    /// It was for the card.
+    /// It was for the card itself.
     Taken,
     /// It is dropped, for this reason.
     Drop(&'static str),
 }
 
-/// What a card has done.
+/// Totals of a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Data cells mapped.
+    /// Data cells forwarded.
     pub forwarded: u64,
     /// Data cells without an entry.
     pub unknown: u64,
-    /// Control cells taken.
+    /// Control cells received.
     pub controls: u64,
     /// Entries set or cleared.
     pub written: u64,
-    /// Entries that belong to another token.
+    /// Writes to entries that belong to another token.
     pub refused: u64,
 }
 
@@ -110,23 +110,23 @@ impl Card {
         Card { number, tables: [Vec::new(), Vec::new()], counts: [0; 5] }
     }
 
-    /// Its number, by which discovery knows it.
+    /// Its number, by which discovery identifies it.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// Power off and on: the tables are lost.
+    /// Switches the power off and on: the tables are lost.
     pub fn restart(&mut self) {
         self.tables.iter_mut().for_each(Vec::clear);
     }
 
-    /// What it has done.
+    /// Its totals.
     pub fn counts(&self) -> Counts {
         let [forwarded, unknown, controls, written, refused] = self.counts;
         Counts { forwarded, unknown, controls, written, refused }
     }
 
-    /// The entry for cells that come in on `side`, as a read tells it.
+    /// The entry for cells that arrive on `side`, in the form in which a read returns it.
     pub fn entry(&self, side: Side, vci: u16) -> Entry {
         let slot = self.slot(side, vci);
         let flags = if slot.used { Entry::VALID } else { 0 };
@@ -143,7 +143,7 @@ impl Card {
         self.tables[side as usize].get(usize::from(vci)).copied().unwrap_or_default()
     }
 
-    /// A cell comes in on `side`.
+    /// A cell arrives on `side`.
     #[inline]
     pub fn receive(&mut self, side: Side, mut cell: VunetCell) -> Action {
         let vci = cell.vci();
@@ -177,7 +177,7 @@ impl Card {
         }
     }
 
-    /// The side on which cells come in that an entry is about.
+    /// The side on which the cells of an entry arrive.
     fn about(side: Side, flags: u8) -> Side {
         if flags & Entry::BACK == 0 { side } else { side.other() }
     }
@@ -219,7 +219,7 @@ impl Card {
     }
 }
 
-/// Entries that one read can ask for: the first place names the way back.
+/// Most entries that one read can request: the first slot names the return path.
 pub const READ_MAX: usize = ENTRIES_MAX - 1;
 
 #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_27_the_whole_space_of_channels_is_mapped() {
+    fn a_27_the_whole_vci_space_is_mapped() {
         let mut card = Card::new(1);
         let mut random = Stream::new(1, "map");
         let new: Vec<(u16, u8)> =
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_29_what_was_written_is_read_back_also_for_the_other_direction() {
+    fn a_29_written_entries_are_read_back_for_either_direction() {
         let mut card = Card::new(9);
         let entry = |vci, flags| Entry { vci, new_vci: vci + 1, port: 2, flags };
         let entries = [entry(40, Entry::VALID), entry(50, Entry::VALID | Entry::BACK)];
@@ -270,7 +270,9 @@ mod tests {
         let asked = vec![to, entry(40, 0), entry(50, Entry::BACK), entry(60, 0)];
         let read = Control { op: Op::Read, sequence: 4, token: 3, entries: asked };
         let cell = control_cell(VCI_CONTROL, 0, &read).unwrap();
-        let Action::Answer(answer) = card.receive(Side::B, cell) else { panic!("it was asked") };
+        let Action::Answer(answer) = card.receive(Side::B, cell) else {
+            panic!("it was sent a request")
+        };
         assert_eq!((answer.vci(), answer.port()), (77, 5));
         let reply = control_in(&answer).unwrap();
         assert_eq!((reply.op, reply.sequence), (Op::ReadReply, 4));
@@ -294,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_27_all_other_bits_of_the_header_and_the_payload_stay(
+        fn a_27_all_other_bits_of_header_and_payload_are_unchanged(
             bytes in prop::collection::vec(any::<u8>(), 56), new_vci: u16, port in 0u8..16,
         ) {
             let (cell, _) = VunetCell::parse(&bytes).unwrap();
@@ -307,17 +309,17 @@ mod tests {
             let mut back = after;
             back.rewrite_vci(cell.vci());
             back.set_port(cell.port());
-            // Bits of the port's byte that are no port are zero in every cell that is emitted.
+            // Bits of the port byte outside the port are zero in every emitted cell.
             prop_assert_eq!(&back.0[..7], &cell.0[..7]);
             prop_assert_eq!(back.payload(), cell.payload());
         }
 
         #[test]
-        fn any_cell_has_one_end(cells in prop::collection::vec(
+        fn any_cell_ends_exactly_once(cells in prop::collection::vec(
             (any::<bool>(), prop::collection::vec(any::<u8>(), 56)), 1..40)) {
             let mut card = Card::new(1);
             for (side, mut bytes) in cells {
-                // Most are for the card itself.
+                // Most cells are for the card itself.
                 bytes[..4].copy_from_slice(&[0, 0, 0, 0x5a]);
                 let (cell, _) = VunetCell::parse(&bytes).unwrap();
                 let side = if side { Side::A } else { Side::B };

@@ -6,9 +6,9 @@
 //!                             [ ... ]                         --'
 //! ```
 //!
-//! A channel serves in the order of arrival, so that each departure is known when a cell comes. Cells of
-//! one connection stay in order; those of different channels may overtake each other by their skew. What finds
-//! a full FIFO is lost.
+//! A channel serves in order of arrival, so each departure is known when a cell arrives. Cells of one connection
+//! stay in order; those of different channels may overtake each other by their skew. A cell that finds its FIFO
+//! full is lost.
 //!
 //! Source: Aurora report §3.4.2, §4.1.2: VuNet hosts "were able to set up connections through each of the OC-3c
 //! channels, which they could use as stripes".
@@ -22,25 +22,25 @@ const LINE: PortId = PortId(1);
 /// When the first cell of all channels leaves.
 pub(super) const LEAVE: TimerId = TimerId(1);
 
-/// What the channels are like.
+/// Parameters of the channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many there are.
+    /// Number of channels.
     pub channels: usize,
-    /// What each carries.
+    /// Rate of each channel.
     pub rate: Rate,
-    /// Cells that wait for a channel at most.
+    /// Most cells waiting for a channel.
     pub cells: u64,
-    /// By how much each is longer than the one before.
+    /// Additional delay of each channel over the previous one.
     pub skew: Duration,
 }
 
-/// Where a channel's time is accounted.
+/// The stages of channels in the books.
 #[derive(Clone, Copy, Debug)]
 pub struct Stages {
-    /// Waiting for a channel and on it.
+    /// Waiting for a channel and transmission on it.
     pub transmit: StageId,
-    /// What longer channels take besides.
+    /// The additional delay of longer channels.
     pub skew: StageId,
 }
 
@@ -49,22 +49,22 @@ pub struct Stages {
 pub struct Channels {
     options: Options,
     stages: Stages,
-    /// One for each channel, with the end of what it has been given.
+    /// One for each channel, with the end of the work given to it.
     wires: Vec<(Meter, Time)>,
-    /// Cells that are on a channel or wait for one, by when they leave.
+    /// Cells on a channel or waiting for one, by departure time.
     flights: BTreeMap<(Time, u64), Packet>,
     launched: u64,
     full: u64,
 }
 
 impl Channels {
-    /// Channels at rest, the units of `resource`.
+    /// Idle channels, the units of `resource`.
     pub fn new(options: Options, stages: Stages, resource: ResourceId) -> Channels {
         let wires = (0..options.channels).map(|_| (Meter::new(resource), Time::START)).collect();
         Channels { options, stages, wires, flights: BTreeMap::new(), launched: 0, full: 0 }
     }
 
-    /// A cell leaves by this channel.
+    /// A cell arrives for this channel.
     pub(super) fn send(&mut self, cx: &mut Context<'_>, channel: u8, mut packet: Packet) {
         let Options { rate, cells, skew, .. } = self.options;
         let now = cx.now();
@@ -73,7 +73,7 @@ impl Channels {
         };
         let time = rate.time_for(packet.len);
         let start = now.max(*busy_until);
-        // The one that is being sent does not wait.
+        // The cell in transmission does not wait.
         if start - now > time * cells {
             self.full += 1;
             return cx.drop(packet, Some(self.stages.transmit), "channel full");
@@ -97,7 +97,7 @@ impl Channels {
         self.arm(cx);
     }
 
-    /// What has come to the end of its channel goes on.
+    /// Forwards the cells that have reached the end of their channel.
     pub(super) fn expire(&mut self, cx: &mut Context<'_>) {
         while let Some(first) = self.flights.first_entry().filter(|one| one.key().0 <= cx.now()) {
             cx.send(LINE, first.remove());
@@ -134,7 +134,7 @@ mod tests {
         Element, Graph, Outcome, ResourceInfo, ResourceKind, StageInfo, VirtualClock,
     };
 
-    /// Sends cells of its channels in turn, each a given time behind the last.
+    /// Sends cells on its channels in turn, each a given time after the last.
     struct Cells {
         channels: Channels,
         path: PathId,
@@ -196,8 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn a_57_four_channels_carry_four_times_what_one_does_and_the_books_balance() {
-        // A cell takes 2.83 us of a channel: one in 0.75 us is more than one carries, and less than four.
+    fn a_57_four_channels_carry_four_times_as_much_as_one_and_the_books_balance() {
+        // A cell takes 2.83 us on a channel: one every 0.75 us is more than one channel carries, and less than
+        // four.
         let gap = Duration::from_ns(750);
         let four = run(gap, 4, 16, Duration::from_us(30)).books;
         assert_eq!(four.delivered, 10_000);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_for_a_channel_that_is_not_there_is_dropped_with_its_reason() {
+    fn a_cell_for_a_channel_that_does_not_exist_is_dropped_with_its_reason() {
         let outcome = run(Duration::from_us(5), 5, 16, Duration::ZERO);
         assert_eq!(outcome.books.delivered, 8000);
     }

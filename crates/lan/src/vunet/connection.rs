@@ -1,23 +1,22 @@
-//! A connection as its application sees it: opened, verified, refreshed and closed with control cells
-//! that travel in the data stream.
+//! A connection as its application sees it: opened, verified, refreshed and closed with control cells that travel
+//! in the data stream.
 //!
 //! ```text
-//!        f0        f1        f2            data ahead: a channel for each link
+//!        f0        f1        f2            data forward: a channel for each link
 //! host -----> L1 -----> L2 -----> peer
 //!      <-----    <-----    <-----
 //!        b0        b1        b2            data back
-//!        c2 ----> 5 (L2's control channel)    one channel to reach each link but the first
+//!        c2 ----> 5 (L2's control channel)    a channel to reach each link but the first
 //! ```
 //!
-//! To reach link k it uses a channel of its own, which the links before it map on and the last of
-//! them to the control channel. Cells stay in order, so the entries of link k are in place when the
-//! next cell comes there: the path is opened like a worm's hole, without waiting for anybody, and data
-//! may follow at once.
+//! To reach link k the application uses a separate channel, which the preceding links forward and the last of them
+//! maps to the control channel. Cells stay in order, so the entries of link k are in place when the next cell
+//! arrives there: the path is opened like a wormhole, without waiting for answers, and data may follow at once.
 //!
-//! A daemon reads the entries of every link back from time to time, near to far; where one differs, or
-//! no answer came, it writes them again ([`Connection::verify`], [`Connection::receive`]).
+//! From time to time a daemon reads back the entries of every link, near to far; if one differs, or no answer
+//! came, it writes them again ([`Connection::verify`], [`Connection::receive`]).
 //!
-//! Source: Aurora report §3.6. The channels for control are our way of it.
+//! Source: Aurora report §3.6. The use of separate channels for control is ours.
 
 use super::card::READ_MAX;
 use super::vci::SharedFile;
@@ -25,33 +24,33 @@ use super::{control_cell, control_in};
 use lastmeter_wire::atm::vunet::VunetCell;
 use lastmeter_wire::control::vunet::{Control, ENTRIES_MAX, Entry, Op, VCI_CONTROL};
 
-/// Links of one connection, at most.
+/// Most links of a connection.
 pub const LINKS_MAX: usize = 64;
 
-/// A link on the way, by ports of the switches at its ends.
+/// A link on the path, by ports of the switches at its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hop {
-    /// By which port of the switch behind the link cells go on.
+    /// Port by which cells leave the switch after the link.
     pub ahead: u8,
-    /// By which port of the switch before it cells go back.
+    /// Port by which returning cells leave the switch before the link.
     pub back: u8,
 }
 
-/// The way from a host to a peer.
+/// The path from a host to a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// By which port of the host's own switch cells leave.
+    /// Port by which cells leave the host's own switch.
     pub first: u8,
     /// The links.
     pub hops: Vec<Hop>,
-    /// By which port of the peer's switch cells come back.
+    /// Port by which returning cells leave the peer's switch.
     pub last_back: u8,
 }
 
-/// What verification has seen.
+/// Results of verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// Links whose entries were read and right.
+    /// Links whose entries were read and correct.
     pub right: u64,
     /// Links whose entries were wrong.
     pub wrong: u64,
@@ -68,26 +67,26 @@ pub struct Seen {
 pub struct Connection {
     route: Route,
     token: u32,
-    /// Channels ahead, one for each link and one for the peer.
+    /// Forward channels, one for each link and one for the peer.
     ahead: Vec<u16>,
-    /// Channels back: the host's first.
+    /// Return channels, the host's first.
     back: Vec<u16>,
     /// The channels that reach each link but the first.
     reach: Vec<u16>,
-    /// On which channel the peer hears.
+    /// The channel on which the peer receives.
     peer: u16,
     sequence: u16,
-    /// Reads that have not been answered: number, link, what is expected.
+    /// Reads not yet answered: number, link, expected entries.
     asked: Vec<(u16, usize, Vec<Entry>)>,
-    /// What verification has seen.
+    /// Results of verification.
     pub seen: Seen,
 }
 
 impl Connection {
-    /// A connection of the application `token`, whose channels it takes from its host's file.
+    /// A connection of the application `token`, with channels from its host's file.
     ///
     /// # Errors
-    /// If the way is too long, or there are too few channels.
+    /// If the path is too long, or there are too few channels.
     pub fn new(route: Route, token: u32, file: &mut SharedFile) -> Result<Connection, String> {
         let links = route.hops.len();
         if links > LINKS_MAX {
@@ -105,7 +104,7 @@ impl Connection {
         Ok(Connection { peer: opened.ahead[links], ..opened })
     }
 
-    /// One that ends at the control channel of whatever is there, to ask what that is.
+    /// A connection that ends at the control channel of whatever is there, to identify it.
     ///
     /// # Errors
     /// As [`Connection::new`].
@@ -117,28 +116,28 @@ impl Connection {
         Connection::new(route, token, file).map(|one| Connection { peer: VCI_CONTROL, ..one })
     }
 
-    /// The channels that it has, to give them back.
+    /// The channels that it uses, to give them back.
     pub fn vcis(&self) -> Vec<u16> {
         [&self.ahead[..], &self.back, &self.reach].concat()
     }
-    /// On which channel and by which port the host sends.
+    /// Channel and port on which the host sends.
     pub fn send_on(&self) -> (u16, u8) {
         let vci = if self.route.hops.is_empty() { self.peer } else { self.ahead[0] };
         (vci, self.route.first)
     }
-    /// On which channel the host hears from the peer.
+    /// Channel on which the host receives from the peer.
     pub fn hear_on(&self) -> u16 {
         self.back[0]
     }
-    /// On which channel and by which port the peer sends.
+    /// Channel and port on which the peer sends.
     pub fn peer_sends_on(&self) -> (u16, u8) {
         (self.back[self.route.hops.len()], self.route.last_back)
     }
-    /// On which channel the peer hears.
+    /// Channel on which the peer receives.
     pub fn peer_hears_on(&self) -> u16 {
         self.peer
     }
-    /// How many links it passes.
+    /// Number of links.
     pub fn links(&self) -> usize {
         self.route.hops.len()
     }
@@ -158,7 +157,7 @@ impl Connection {
                 flags: valid | Entry::BACK,
             },
         ];
-        // Channels that reach later links; the last link before one leads to its control.
+        // Channels that reach later links; the last link before one maps its channel to the control channel.
         for (target, &vci) in (1..).zip(&self.reach).filter(|&(target, _)| target > link) {
             let new_vci = if target == link + 1 { VCI_CONTROL } else { vci };
             entries.push(Entry { vci, new_vci, port, flags: valid });
@@ -187,7 +186,7 @@ impl Connection {
         chunks.into_iter().map(|entries| self.emit(vci, Op::Write, entries)).collect()
     }
 
-    /// Opens it: entries of every link, near to far, and a ping to the peer.
+    /// Opens it: writes the entries of every link, near to far, and pings the peer.
     pub fn open(&mut self) -> Vec<VunetCell> {
         let mut cells: Vec<VunetCell> =
             (0..self.links()).flat_map(|link| self.write(link, 0)).collect();
@@ -204,8 +203,8 @@ impl Connection {
         (0..self.links()).rev().flat_map(|link| self.write(link, Entry::VALID)).collect()
     }
 
-    /// Asks every link for its entries. Links that have not answered the last time are written again,
-    /// as far as they can be reached: the nearest first.
+    /// Requests the entries of every link. Links that have not answered the last request are written again, as far
+    /// as they can be reached, nearest first.
     pub fn verify(&mut self) -> Vec<VunetCell> {
         let mut silent: Vec<usize> = self.asked.drain(..).map(|(_, link, _)| link).collect();
         silent.dedup();
@@ -234,7 +233,8 @@ impl Connection {
         self.write(link, 0)
     }
 
-    /// A control cell came back to the host; what it sends now: the entries of a link that were wrong.
+    /// A control cell arrives back at the host. Returns the cells to send now, with the entries of a link that
+    /// were wrong.
     pub fn receive(&mut self, cell: &VunetCell) -> Vec<VunetCell> {
         let reply =
             control_in(cell).filter(|reply| reply.op == Op::ReadReply && reply.token == self.token);
@@ -260,7 +260,7 @@ impl Connection {
     }
 }
 
-/// What a peer answers to a ping on a connection: a cell by the way back that it names.
+/// A peer's answer to a ping on a connection: a cell on the return path that the ping names.
 pub fn pong(cell: &VunetCell, number: u16) -> Option<VunetCell> {
     let ping = control_in(cell).filter(|control| control.op == Op::Ping)?;
     let to = ping.entries.first()?;
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use lastmeter_base::Stream;
 
-    /// Switches in a row, with a host at the first and a peer at the last.
+    /// Switches in a chain, with a host at the first and a peer at the last.
     fn row(switches: usize) -> (Site, Route) {
         let mut site = Site::new(switches);
         site.client(0);
@@ -300,18 +300,18 @@ mod tests {
         SharedFile::new(0, Block { first: 1000, count: 1000 })
     }
 
-    /// Sends, and lets the connection hear what comes back, until nothing does.
+    /// Sends cells, and passes what comes back to the connection, until nothing does.
     fn talk(site: &mut Site, connection: &mut Connection, mut cells: Vec<VunetCell>) {
         while !cells.is_empty() {
             let heard = site.converse(0, std::mem::take(&mut cells));
             for (at, cell) in heard {
-                assert_eq!(at, 0, "nobody else hears of it");
+                assert_eq!(at, 0, "nothing reaches another client");
                 cells.extend(connection.receive(&cell));
             }
         }
     }
 
-    /// Whether data arrive in both directions.
+    /// Whether data arrives in both directions.
     fn carries(site: &mut Site, connection: &Connection) -> bool {
         let (vci, port) = connection.send_on();
         let there = site.send(0, data_cell(vci, port, true, &[1; 48]));
@@ -336,7 +336,7 @@ mod tests {
             assert!(connection.seen.peer && carries(&mut site, &connection), "{switches}");
             let entries: usize = site.cards.iter().map(|card| card.used()).sum();
             let links = switches - 1;
-            // Two for data at each link, and those that reach the later ones.
+            // Two for data at each link, and those that reach later links.
             assert_eq!(entries, 2 * links + links * links.saturating_sub(1) / 2);
             let cells = connection.close();
             talk(&mut site, &mut connection, cells);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_71_a_link_that_lost_its_tables_is_refreshed_whichever_it_is() {
+    fn a_71_any_link_that_lost_its_tables_is_refreshed() {
         let mut random = Stream::new(1, "restart");
         for round in 0..60 {
             let (mut site, route) = row(2 + round % 7);
@@ -357,7 +357,7 @@ mod tests {
                     card.restart();
                 }
             }
-            // A link that lies behind another that is being written answers in the next round.
+            // A link beyond another that is being written answers in the next round.
             for _ in 0..2 * site.cards.len() + 1 {
                 let cells = connection.verify();
                 talk(&mut site, &mut connection, cells);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_70_connections_of_random_applications_keep_out_of_each_others_way() {
+    fn a_70_connections_of_random_applications_do_not_interfere() {
         let mut random = Stream::new(3, "applications");
         let (mut site, route) = row(5);
         let mut file = file();
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_are_no_answer_change_nothing() {
+    fn cells_that_are_not_an_answer_change_nothing() {
         let (mut site, route) = row(3);
         let mut connection = Connection::new(route, 5, &mut file()).unwrap();
         let before = connection.clone();

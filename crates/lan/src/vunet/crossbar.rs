@@ -6,17 +6,17 @@
 //! in 2 --> [ cells ] --+
 //! ```
 //!
-//! Each input and each output moves one cell at a time; an input whose first cell waits for its output
-//! holds back those behind it. Inputs take turns at an output. There is no back-pressure: what comes to a
-//! full FIFO is lost (A-20). The client at an output reads by its own clock from its own FIFO, so that
-//! neither waits for the other (A-21); sending and receiving do not meet (A-22).
+//! Each input and each output moves one cell at a time; an input whose first cell waits for its output blocks the
+//! cells behind it (head-of-line blocking). Inputs take turns at an output. There is no back-pressure: a cell that
+//! finds its FIFO full is lost (A-20). The client at an output reads from its own FIFO with its own clock, so
+//! neither waits for the other (A-21); sending and receiving do not interfere (A-22).
 //!
-//! Source: Aurora report §3.1.1. The report does not say in which order inputs are served: turns are ours.
+//! Source: Aurora report §3.1.1. The report does not say in which order inputs are served; round robin is ours.
 
 use lastmeter_base::{Duration, Time};
 use std::collections::VecDeque;
 
-/// A crossbar of things that each leave by one output.
+/// A crossbar for items that each leave by one output.
 ///
 /// ```
 /// use lastmeter_base::{Duration, Time};
@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 /// crossbar.enqueue(Time::START, 1, 3, "b").unwrap();
 /// let moved = crossbar.advance(Time::START).unwrap();
 /// assert_eq!((moved.item, moved.output), ("a", 3));
-/// assert!(crossbar.advance(Time::START).is_none(), "the output is taken");
+/// assert!(crossbar.advance(Time::START).is_none(), "the output is busy");
 /// assert_eq!(crossbar.ready_at(), Some(Time::START + Duration::from_ns(640)));
 /// ```
 #[derive(Clone, Debug)]
@@ -34,31 +34,30 @@ pub struct Crossbar<T> {
     inputs: Vec<VecDeque<(Time, usize, T)>>,
     in_free: Vec<Time>,
     out_free: Vec<Time>,
-    /// The input that comes first at the next choice.
+    /// The input with the first choice next time.
     turn: usize,
     depth: usize,
     cell_time: Duration,
     waiting: usize,
-    /// Most cells that an input has held.
+    /// Most cells at one input.
     pub depth_max: usize,
 }
 
-/// A cell that begins to cross.
+/// A cell that starts to cross.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved<T> {
     /// The cell.
     pub item: T,
-    /// Where it leaves.
+    /// Its output.
     pub output: usize,
-    /// When it came to the input.
+    /// When it arrived at the input.
     pub entered: Time,
-    /// When it is through.
+    /// When it has crossed.
     pub done: Time,
 }
 
 impl<T> Crossbar<T> {
-    /// With so many ports, each input with room for `depth` cells, and a cell that crosses in
-    /// `cell_time`.
+    /// A crossbar with this many ports, with room for `depth` cells at each input; a cell crosses in `cell_time`.
     pub fn new(ports: usize, depth: usize, cell_time: Duration) -> Crossbar<T> {
         Crossbar {
             inputs: (0..ports).map(|_| VecDeque::new()).collect(),
@@ -72,19 +71,19 @@ impl<T> Crossbar<T> {
         }
     }
 
-    /// How many ports it has.
+    /// Number of ports.
     pub fn ports(&self) -> usize {
         self.inputs.len()
     }
-    /// Cells that wait at inputs.
+    /// Cells waiting at inputs.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// A cell comes to an input.
+    /// A cell arrives at an input.
     ///
     /// # Errors
-    /// The cell, where the FIFO is full or there is no such output.
+    /// The cell, if the FIFO is full or there is no such output.
     #[inline]
     pub fn enqueue(&mut self, now: Time, input: usize, output: usize, item: T) -> Result<(), T> {
         if output >= self.inputs.len() || self.inputs[input].len() >= self.depth {
@@ -96,7 +95,7 @@ impl<T> Crossbar<T> {
         Ok(())
     }
 
-    /// The next cell that begins to cross now; to be asked until there is none.
+    /// The next cell that starts to cross now; to be called until there is none.
     #[inline]
     pub fn advance(&mut self, now: Time) -> Option<Moved<T>> {
         if self.waiting == 0 {
@@ -109,7 +108,8 @@ impl<T> Crossbar<T> {
             if self.in_free[input] > now || self.out_free[output] > now {
                 continue;
             }
-            let (_, _, item) = self.inputs[input].pop_front().expect("a first one was seen");
+            let (_, _, item) =
+                self.inputs[input].pop_front().expect("the queue was found not empty");
             let done = now + self.cell_time;
             (self.in_free[input], self.out_free[output]) = (done, done);
             self.waiting -= 1;
@@ -119,7 +119,7 @@ impl<T> Crossbar<T> {
         None
     }
 
-    /// When [`Crossbar::advance`] has something again; `None` while nothing waits.
+    /// When [`Crossbar::advance`] has another cell; `None` while none waits.
     pub fn ready_at(&self) -> Option<Time> {
         let firsts = self.inputs.iter().zip(&self.in_free);
         let ready = |(input, &free): (&VecDeque<(Time, usize, T)>, &Time)| {
@@ -139,7 +139,7 @@ mod tests {
         Rate::from_mbit(700).time_for(Bytes(56))
     }
 
-    /// Runs to the end: who crossed where and when.
+    /// Runs to the end; returns input, output and time of each cell.
     fn drain(crossbar: &mut Crossbar<u64>, mut now: Time) -> Vec<(usize, u64, Time)> {
         let mut all = Vec::new();
         while let Some(at) = crossbar.ready_at() {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_24_every_port_carries_its_rate_where_no_two_want_the_same() {
+    fn a_24_every_port_carries_its_rate_without_contention() {
         let mut crossbar = Crossbar::new(6, 1000, cell_time());
         for cell in 0..1000 {
             for port in 0..6 {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_cell_that_waits_holds_back_those_behind_it() {
+    fn a_waiting_first_cell_blocks_those_behind_it() {
         let mut crossbar = Crossbar::new(3, 10, cell_time());
         crossbar.enqueue(Time::START, 0, 2, 1).unwrap();
         crossbar.enqueue(Time::START, 1, 2, 2).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_20_a_full_fifo_loses_what_comes_and_nothing_else_is_lost() {
+    fn a_20_a_full_fifo_loses_arriving_cells_and_nothing_else_is_lost() {
         let mut random = Stream::new(1, "crossbar");
         for depth in [1, 7, 256] {
             let mut crossbar = Crossbar::new(4, depth, cell_time());

@@ -1,16 +1,16 @@
-//! How a host finds out what its network is made of: a daemon that pings every port of every switch it
-//! can reach, through links that it writes itself.
+//! How a host discovers its network: a daemon that pings every port of every switch in reach, through links that
+//! it writes itself.
 //!
 //! ```text
-//! own switch:   a ping to port p with p as the way back is heard only by whoever is at p: the host
-//!               itself, where p is its own port. Then every other port, with that as the way back.
-//! behind link:  a ping to port p with p as the way back returns only through the link passed, with
-//!               its number, where p is that link's own end. Then every other port.
+//! own switch:   a ping to port p with p as the return port is heard only by whatever is at p: the
+//!               host itself, if p is its own port. Then every other port, with the host's as the return port.
+//! beyond a link: a ping to port p with p as the return port returns only through the link passed,
+//!               with its number, if p is that link's own end. Then every other port.
 //! ```
 //!
-//! Switches have no names. A switch is known by what is at its ports: ends of links (number and side)
-//! and clients. One that is met again closes a ring. Source: Aurora report §3.6 ("topology daemons"),
-//! which says no more.
+//! Switches have no names. A switch is identified by what is at its ports: ends of links (number and side) and
+//! clients. A switch found twice closes a loop. Source: Aurora report §3.6 ("topology daemons"), which gives no
+//! details.
 
 use super::connection::{Connection, Hop, Route};
 use super::control_in;
@@ -19,7 +19,7 @@ use super::vci::SharedFile;
 use lastmeter_wire::control::vunet::{Control, Entry};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What answers at a port.
+/// What answered at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Found {
     /// A client, by its number.
@@ -28,13 +28,13 @@ pub enum Found {
     Link(u16, u8),
 }
 
-/// The way to a switch.
+/// The path to a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// Ports by which cells leave the switches before it.
+    /// Ports by which cells leave the preceding switches.
     pub ahead: Vec<u8>,
-    /// Ports by which cells come back: at the host's own switch, that of the host; at each further one
-    /// that of the link passed.
+    /// Ports by which cells return: at the host's own switch that of the host, at each further one that of the
+    /// link passed.
     pub back: Vec<u8>,
 }
 
@@ -51,14 +51,14 @@ impl Way {
     }
 }
 
-/// What a host knows of the network.
+/// A host's knowledge of the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
-    /// What is at each port of each switch, as far as it answers; the host's own switch is the first.
+    /// What answered at each port of each switch; the host's own switch is the first.
     pub switches: Vec<BTreeMap<u8, Found>>,
-    /// The way to each.
+    /// The path to each switch.
     pub ways: Vec<Way>,
-    /// Cells that the daemon sent.
+    /// Cells sent by the daemon.
     pub cells: u64,
 }
 
@@ -87,14 +87,14 @@ impl Map {
         }
         clients
     }
-    /// The route to a client; `None` where it was not found.
+    /// The route to a client; `None` if it was not found.
     pub fn route(&self, client: u16) -> Option<Route> {
         let &(switch, port) = self.clients().get(&client)?;
         Some(self.ways[switch].route(port))
     }
 }
 
-/// Runs the daemon of `client`, with channels of its host's file.
+/// Runs the daemon of `client`, with channels from its host's file.
 ///
 /// # Errors
 /// If nothing answers, or the host has no channels left.
@@ -151,7 +151,7 @@ impl Daemon<'_> {
             .any(|known| known.values().any(|one| ports.values().any(|other| other == one)))
     }
 
-    /// A switch, by the way to it whose last port back is not known yet; `own` is what answers there.
+    /// Explores a switch, given the path to it without the last return port; `own` is what answers there.
     fn switch(&mut self, mut way: Way, own: Found) -> Result<Option<Switch>, String> {
         let last = way.back.len() - 1;
         for back in 0..PORTS_MAX {
@@ -170,7 +170,7 @@ impl Daemon<'_> {
         Ok(None)
     }
 
-    /// Opens a way to what is at `port` of a switch, pings it, and closes the way.
+    /// Opens a connection to what is at `port` of a switch, pings it, and closes the connection.
     fn ping(&mut self, way: &Way, port: u8) -> Result<Option<Found>, String> {
         let mut opened = Connection::to_control(way.route(port), TOKEN, self.file)?;
         let opening = opened.open();
@@ -208,7 +208,7 @@ mod tests {
         SharedFile::new(0, Block { first: 100, count: 500 })
     }
 
-    /// A random network: a tree of links, and some more of them; a client at least at each switch.
+    /// A random network: a tree of links, plus some more links; at least one client at each switch.
     pub(crate) fn random_site(random: &mut Stream, switches: usize) -> Site {
         let mut site = Site::new(switches);
         for switch in 1..switches {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_72_what_was_discovered_is_a_way_to_every_client() {
+    fn a_72_discovered_routes_lead_to_every_client() {
         let mut random = Stream::new(2, "topology");
         for _ in 0..20 {
             let mut site = random_site(&mut random, 5);

@@ -6,8 +6,8 @@
 //! switch A in 0 --> table A->B --> channel of the entry's port --> out 1 multiplexed line
 //! ```
 //!
-//! Packets hold whole cells; whatever is none is dropped. What leaves a link is written into the next
-//! switch at once; what its fibre takes is the matter of the experiment's link before it.
+//! Packets hold whole cells; other packets are dropped. What leaves a link is written into the next switch at
+//! once; the delay of its fibre is that of the experiment's link in front of it.
 
 use super::card::{Action, Card, Counts, Side};
 use super::channels::{self, Channels, LEAVE};
@@ -21,7 +21,7 @@ use lastmeter_engine::{
 use lastmeter_wire::atm::Cell;
 use lastmeter_wire::atm::vunet::{PORT_MAX, VUNET_CELL_LEN, VunetCell};
 
-/// Three switches in a row, a camera at one end and a workstation at the other.
+/// Three switches in a row, with a camera at one end and a workstation at the other.
 const EXAMPLE: &str = r#"
 duration = "200 ms"
 [nodes]
@@ -47,67 +47,67 @@ to = "alpha"
 vidboard = { width = 320, height = 240, verify = "20 ms" }
 "#;
 
-/// How experiments describe a switch.
+/// The page that describes a switch to experiments.
 pub const SWITCH: &Page = &Page {
     name: "vunet-switch",
     family: Family::Node,
-    what: "The VuNet's switch: moves cells between ports and knows nothing of channels.",
+    what: "The VuNet's switch: moves cells between ports, regardless of channels.",
     ports: "neighbour --> [ FIFO ] --> crossbar --> the port that the cell names --> neighbour",
     params: &[
         Param::or("ports", ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 }, "6")
-            .is("how many it has; neighbours are attached in the order of their links"),
-        Param::or("rate", ParamKind::Rate, "700 Mbit/s").is("of each port, in each direction"),
-        Param::or("cells", ParamKind::COUNT, "256").is("the FIFO of each input"),
+            .is("number of ports; neighbours are attached in the order of their links"),
+        Param::or("rate", ParamKind::Rate, "700 Mbit/s").is("rate of each port, in each direction"),
+        Param::or("cells", ParamKind::COUNT, "256").is("capacity of the FIFO at each input"),
     ],
     source: "Aurora report, §3.1.1, §4.1.1, §5.4.2",
     deviations: &[
         "The FIFO of an output is the queue of the link that leaves it, and its rate that of the \
          client's clock.",
-        "Inputs take turns; the report does not say how they are served.",
+        "Inputs take turns; the report does not say in which order they are served.",
     ],
     counters: &[
         ("moved", "cells moved"),
-        ("full", "cells that came to a full FIFO"),
-        ("depth_most", "most cells that an input held"),
+        ("full", "cells that arrived at a full FIFO"),
+        ("depth_most", "most cells at one input"),
     ],
     drops: &[
-        ("FIFO full", "cells that came to a full FIFO"),
+        ("FIFO full", "cells that arrived at a full FIFO"),
         ("no such port", "cells for a port that it does not have"),
-        ("not a cell", "packets that are no cell"),
+        ("not a cell", "packets that are not a cell"),
     ],
     example: EXAMPLE,
     ..Page::at(here!())
 };
 
 const CARD_COUNTERS: &[(&str, &str)] = &[
-    ("forwarded", "data cells mapped"),
+    ("forwarded", "data cells forwarded"),
     ("unknown", "data cells without an entry"),
-    ("controls", "control cells taken"),
+    ("controls", "control cells received"),
     ("written", "entries set or cleared"),
-    ("refused", "writes of entries that belong to others"),
+    ("refused", "writes to entries that belong to others"),
     ("used", "entries in use at the end"),
 ];
 
-/// Why a link drops cells, then one of a bridge and those of channels besides.
+/// Reasons for drops at a link, then those of a bridge and of its channels.
 const DROPS: &[(&str, &str)] = &[
-    ("not a cell", "packets that are no cell"),
+    ("not a cell", "packets that are not a cell"),
     ("no table entry", "data cells without an entry"),
-    ("damaged control cell", "control cells that cannot be read"),
-    ("answer to a link", "control cells that only who asks can use"),
-    ("request of nobody", "requests that do not say who asks"),
-    ("request without a way back", "requests that do not say how to answer"),
-    ("answer that does not fit", "requests for more than a cell holds"),
-    ("damaged header", "cells of the ATM network whose checksum is wrong"),
-    ("no such channel", "cells for a channel that it does not have"),
-    ("channel full", "cells that came when as many waited for their channel as may"),
+    ("damaged control cell", "control cells that cannot be parsed"),
+    ("answer to a link", "answers, which are of no use to a link"),
+    ("request of nobody", "requests without a sender"),
+    ("request without a way back", "requests without a return path"),
+    ("answer that does not fit", "requests whose answer does not fit into a cell"),
+    ("damaged header", "cells of the ATM network with a wrong header checksum"),
+    ("no such channel", "cells for a channel that does not exist"),
+    ("channel full", "cells that arrived when the FIFO of their channel was full"),
 ];
-/// How many of them are a link's.
+/// How many of them apply to a link.
 const LINK_DROPS: usize = 7;
 
 const RESTART: Param = Param::optional("restarts-at", ParamKind::Time, "never")
-    .is("when it loses its tables because its power is switched off and on");
+    .is("when its power is switched off and on, so that it loses its tables");
 
-/// How experiments describe a link.
+/// The page that describes a link to experiments.
 pub const LINK: &Page = &Page {
     name: "vunet-link",
     family: Family::Node,
@@ -122,7 +122,7 @@ pub const LINK: &Page = &Page {
     ..Page::at(here!())
 };
 
-/// How experiments describe a bridge to an ATM network.
+/// The page that describes a bridge to an ATM network to experiments.
 pub const BRIDGE: &Page = &Page {
     name: "avlink",
     family: Family::Node,
@@ -132,7 +132,7 @@ pub const BRIDGE: &Page = &Page {
     source: "Aurora report, §3.4.1, §4.1.2",
     deviations: &[
         "Entries belong to the token that wrote them.",
-        "The ATM network passes VCIs on.",
+        "The ATM network does not change VCIs.",
     ],
     counters: CARD_COUNTERS,
     drops: DROPS.split_at(LINK_DROPS + 1).0,
@@ -167,7 +167,7 @@ vidboard = { width = 320, height = 240 }
     ..Page::at(here!())
 };
 
-/// How experiments describe a bridge to an AN2 switch with its channels.
+/// The page that describes a bridge to an AN2 switch, with its channels, to experiments.
 pub const ZEBRA: &Page = &Page {
     name: "zebra",
     family: Family::Node,
@@ -177,28 +177,28 @@ pub const ZEBRA: &Page = &Page {
     params: &[
         RESTART,
         Param::or("channels", ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 }, "4")
-            .is("of AN2's line card"),
-        Param::or("rate", ParamKind::Rate, "149.76 Mbit/s").is("of each channel"),
-        Param::or("cells", ParamKind::COUNT, "256").is("that wait for a channel at most"),
+            .is("number of channels of AN2's line card"),
+        Param::or("rate", ParamKind::Rate, "149.76 Mbit/s").is("rate of each channel"),
+        Param::or("cells", ParamKind::COUNT, "256").is("most cells waiting for a channel"),
         Param::or("skew", ParamKind::Time, "0 s")
-            .is("by how much each channel is longer than the last"),
+            .is("additional delay of each channel over the previous one"),
     ],
     source: "Aurora report, §3.4.2, §4.1.2",
     deviations: &[
-        "AN2 and its line card of several channels are a part of it: the port that a table's entry \
-         names on this side is the channel. The multiplexor's line has no limit of its own.",
-        "A connection's channel is the viewer's `channel`, or its turn among the traffic.",
+        "AN2 and its line card with several channels are part of the bridge: the port in a table entry \
+         is, on this side, the channel. The line of the multiplexer has no limit of its own.",
+        "A connection uses the viewer's `channel`, or else channels are assigned in turn.",
         "Entries belong to the token that wrote them. FIFOs and skew are ours; the report gives no \
          figures.",
     ],
     counters: &[
-        ("forwarded", "data cells mapped"),
+        ("forwarded", "data cells forwarded"),
         ("unknown", "data cells without an entry"),
-        ("controls", "control cells taken"),
+        ("controls", "control cells received"),
         ("written", "entries set or cleared"),
-        ("refused", "writes of entries that belong to others"),
+        ("refused", "writes to entries that belong to others"),
         ("used", "entries in use at the end"),
-        ("full", "cells that found a full channel"),
+        ("full", "cells that arrived at a full channel"),
         ("channels_used", "channels that carried a cell"),
     ],
     drops: DROPS,
@@ -254,7 +254,7 @@ pub(super) fn put_cell(packet: &mut Packet, cell: &VunetCell) {
     packet.len = Bytes(VUNET_CELL_LEN as u64);
 }
 
-/// Who a link answers: written into the transport's header by whoever sends a control cell.
+/// The requester that a link answers: whoever sends a control cell writes it into the transport header.
 pub(super) fn set_requester(packet: &mut Packet, node: NodeId) {
     packet.transport[0] = u64::from(node.0) + 1;
 }
@@ -263,38 +263,38 @@ fn requester(packet: &Packet) -> Option<NodeId> {
     packet.transport[0].checked_sub(1).map(|node| NodeId(node as u32))
 }
 
-/// What the kinds of a VuNet are told by.
+/// The role of a kind in a VuNet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// It routes cells.
+    /// It switches cells.
     Switch,
-    /// It joins switches.
+    /// It connects switches.
     Link,
-    /// It joins switches, by several channels.
+    /// It connects switches, over several channels.
     Zebra,
 }
 
 impl Part {
-    /// What a node is of a VuNet.
+    /// The role of a node in a VuNet.
     pub(super) fn of(kind: &Nested) -> Option<Part> {
         site::own(kind).copied()
     }
 }
 
-/// Its line.
+/// The kind.
 pub const SWITCH_KIND: Kind = Kind::new(SWITCH, &NodeKind { build: switch, own: &Part::Switch });
-/// Its line.
+/// The kind.
 pub const LINK_KIND: Kind = Kind::new(LINK, &NodeKind { build: link, own: &Part::Link });
-/// Its line.
+/// The kind.
 pub const BRIDGE_KIND: Kind = Kind::new(BRIDGE, &NodeKind { build: bridge, own: &Part::Link });
-/// Its line.
+/// The kind.
 pub const ZEBRA_KIND: Kind = Kind::new(ZEBRA, &NodeKind { build: zebra, own: &Part::Zebra });
 
 fn switch(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let ports = values.get::<u64>("ports") as usize;
     let attached = site.neighbours.len();
     if attached > ports {
-        return Err(Error::Misfit(format!("{attached} neighbours do not fit {ports} ports")));
+        return Err(Error::Misfit(format!("{attached} neighbours, but only {ports} ports")));
     }
     let resource = site.units("crossbar", "", ResourceKind::Engine, ports as u32);
     let stage = site.stage("crossbar", Some(&resource));
@@ -349,7 +349,7 @@ fn far_and_near(site: &Site<'_>) -> Result<[usize; 2], String> {
 pub struct Switch {
     crossbar: Crossbar<Packet>,
     stage: StageId,
-    /// One for each output, with the end of what it moved last.
+    /// One for each output, with the end of its last transfer.
     meters: Vec<(Meter, Time)>,
     moved: u64,
     full: u64,
@@ -430,7 +430,7 @@ pub struct Link {
     /// Whether side B carries ATM cells.
     bridge: bool,
     restarts_at: Option<Time>,
-    /// Those of a zebra's side B.
+    /// The channels of a zebra's side B.
     channels: Option<Channels>,
 }
 
@@ -450,7 +450,7 @@ impl Link {
         Link { channels: Some(channels), ..self }
     }
 
-    /// The cell that comes in, in the VuNet's format.
+    /// The arriving cell, in the VuNet's format.
     fn read(&self, side: Side, packet: &Packet) -> Result<VunetCell, &'static str> {
         if !self.bridge || side == Side::A {
             return cell_of(packet).ok_or("not a cell");

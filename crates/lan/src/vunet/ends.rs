@@ -1,7 +1,7 @@
-//! The ends of video on the VuNet: a camera at the host that sends, a viewer at the host that looks at it.
+//! The ends of video on the VuNet: a camera at the sending host, a viewer at the receiving host.
 //!
-//! A viewer's route is what a topology daemon would have found: the ports on the way to its camera and back.
-//! A port of a switch is the place of a neighbour among its links, in their order.
+//! A viewer's route is what a topology daemon would have found: the ports on the path to its camera and back. The
+//! port of a neighbour at a switch is its position in the order of its links.
 
 use super::camera::{Answer, Board, CAPTURE, Camera};
 use super::connection::{Connection, Hop, Route};
@@ -13,11 +13,11 @@ use lastmeter_engine::site::{Ends, Flow, Network, Resource, Site, TrafficKind};
 use lastmeter_engine::{Element, Error, ResourceKind, StageInfo};
 use std::collections::BTreeSet;
 
-/// What makes them.
+/// Builds them.
 pub(super) const MAKER: TrafficKind =
     TrafficKind { responds: |_| true, ends, together: "vidboard", own: &() };
 
-/// What is wrong with a viewer that cannot be built is mostly this.
+/// The advice for a viewer that cannot be built.
 const RIGHT: &str =
     "attach both ends to switches of one VuNet, and name a channel that its zebras have";
 
@@ -59,11 +59,11 @@ fn put(
 }
 
 fn back(flow: &Flow<'_>) -> lastmeter_base::PathId {
-    flow.back.expect("a camera is told what to send")
+    flow.back.expect("a camera has a flow of commands")
 }
 
-/// What the board at a host is made of. A board with several viewers has a part for each: `parts` are
-/// those that there are.
+/// The parameters of the board at a host. A board with several viewers has a part for each; `parts` are the
+/// existing ones.
 fn board(site: &mut Site<'_>, flow: &Flow<'_>, parts: &mut BTreeSet<&'static str>) -> Board {
     let mut part = |what: &'static str, doing: &'static str| {
         let kind = ResourceKind::Engine;
@@ -93,7 +93,7 @@ fn board(site: &mut Site<'_>, flow: &Flow<'_>, parts: &mut BTreeSet<&'static str
     }
 }
 
-/// The viewer of a flow, whose channels are its host's among those of the file.
+/// The viewer of a flow, with channels from its host's file.
 fn viewer(
     network: &dyn Network,
     flow: &Flow<'_>,
@@ -103,14 +103,14 @@ fn viewer(
     let route = route(network, flow)?;
     let block = Block::of(me.0 as usize, network.len())?;
     let file = file.get_or_insert_with(|| SharedFile::new(me.0 as u16, block));
-    // An application's token is its own among all hosts'.
+    // Each application's token is unique over all hosts.
     let token = me.0 << 16 | flow.traffic as u32;
     let connection = Connection::new(route, token, file)?;
     let wishes = Wishes::new(&flow.kind.values, flow.start(), &connection)?;
     Ok(Viewer::new((back(flow), flow.id()), (me, camera), wishes, connection))
 }
 
-/// The channel of a zebra by which a connection goes: the one that it names, or the next.
+/// The channel of a zebra for a connection: the one that it names, or the next in turn.
 fn channel(network: &dyn Network, flow: &Flow<'_>, zebra: NodeId) -> Result<u8, String> {
     let channels: u64 = network.kind(zebra).values.get("channels");
     let wanted = flow.kind.values.given::<u64>("channel");
@@ -122,16 +122,16 @@ fn channel(network: &dyn Network, flow: &Flow<'_>, zebra: NodeId) -> Result<u8, 
     }
 }
 
-/// The ports on the way from a viewer to its camera and back; a zebra's on its far side is a channel.
+/// The ports on the path from a viewer to its camera and back; on the far side of a zebra, the port is a channel.
 fn route(network: &dyn Network, flow: &Flow<'_>) -> Result<Route, String> {
     let (host, peer) = (flow.to, flow.from);
     let unattached = |node| format!("`{}` is attached to no switch", network.name(node));
     let port = |node: NodeId, neighbour: NodeId| {
         let mut neighbours = network.neighbours(node).into_iter();
         let place = neighbours.position(|known| known.node == neighbour);
-        place.expect("a way joins neighbours") as u8
+        place.expect("a path consists of neighbours") as u8
     };
-    // Ports of the switch that was passed last: by which it goes on, and back.
+    // Ports of the last switch passed: the one by which the path goes on, and the one back.
     let (mut first, mut ahead_of_last, mut hops) = (None, None, Vec::<Hop>::new());
     let mut back = None;
     for around in network.way(host, peer).windows(3) {
@@ -149,8 +149,7 @@ fn route(network: &dyn Network, flow: &Flow<'_>) -> Result<Route, String> {
             if first.is_none() {
                 return Err(unattached(host));
             }
-            // Where two bridges meet there is no switch between them, and ports mean nothing but to a
-            // zebra.
+            // If two bridges meet, there is no switch between them, and ports have a meaning only to a zebra.
             let far = match part == Some(Part::Zebra) {
                 true => channel(network, flow, node)?,
                 false => 0,

@@ -1,24 +1,24 @@
-//! The VuNet: a desk-area network of simple cell switches, of links that map channels, and of
-//! applications that open their own connections with cells in the data stream.
+//! The VuNet: a desk-area network of simple cell switches, of links that map channels, and of applications that
+//! open their own connections with cells in the data stream.
 //!
 //! ```text
 //! client --cell, port--> [ FIFOs, crossbar ] --> link: VCI -> new VCI, port --> [ switch ] --> client
-//!                                                 ^ cells on the control channel write and read it
+//!                                                 ^ cells on the control channel write and read its table
 //! ```
 //!
 //! * [`crossbar`]: the switch, which only moves cells between ports (A-17, A-19).
 //! * [`card`]: a link, which maps channels and ports by a table for each direction (A-26 to A-29).
-//! * [`channels`]: those of a bridge to AN2, which connections use as stripes (A-57, A-62).
-//! * [`vci`]: who may use which channels (A-70).
+//! * [`channels`]: the channels of a bridge to AN2, which connections use as stripes (A-57, A-62).
+//! * [`vci`]: allocation of channels to applications (A-70).
 //! * [`connection`]: how an application opens, verifies, refreshes and closes a connection hop by
 //!   hop (A-69, A-71).
-//! * [`site`]: switches, links and clients without time, to try all that on.
-//! * [`discovery`]: how a host finds out what there is (A-72).
+//! * [`site`]: switches, links and clients without time, to test all that.
+//! * [`discovery`]: how a host discovers the network (A-72).
 //! * [`element`]: switch, link and bridges as elements; [`camera`] and [`viewer`] at the ends.
 //!
-//! Source: Clark, Houh & Tennenhouse (editors), Aurora at MIT, final report, §3.1, §3.4 to §3.6 and
-//! §4.1. Layouts of cells are those of [`lastmeter_wire::atm::vunet`] and
-//! [`lastmeter_wire::control::vunet`], which are our choice where the report gives none.
+//! Source: Clark, Houh & Tennenhouse (editors), Aurora at MIT, final report, §3.1, §3.4 to §3.6 and §4.1. Cell
+//! layouts are those of [`lastmeter_wire::atm::vunet`] and [`lastmeter_wire::control::vunet`], which are our
+//! choice where the report gives none.
 
 pub mod camera;
 pub mod card;
@@ -36,7 +36,7 @@ use lastmeter_wire::atm::vunet::{VUNET_CELL_LEN, VunetCell};
 use lastmeter_wire::atm::{Circuit, HEADER_LEN, Header, Interface, PAYLOAD_LEN, PayloadType};
 use lastmeter_wire::control::vunet::Control;
 
-/// Words of a cell on a port whose bus has so many bits (A-23): 14 words of 32, 7 of 64.
+/// Words per cell on a port whose bus has this many bits (A-23): 14 words of 32, 7 of 64.
 ///
 /// ```
 /// use lastmeter_lan::vunet::words;
@@ -50,10 +50,10 @@ pub fn words(bus_bits: usize) -> usize {
 fn header(vci: u16, payload_type: PayloadType) -> [u8; HEADER_LEN] {
     let circuit = Circuit { vpi: 0, vci };
     let header = Header { payload_type, ..Header::data(circuit) };
-    header.emit(Interface::Uni).expect("path 0 and any channel fit a header")
+    header.emit(Interface::Uni).expect("path 0 and any channel fit into a header")
 }
 
-/// A cell of user data, `last` where it ends a PDU.
+/// A cell of user data; `last` if it ends a PDU.
 pub fn data_cell(vci: u16, port: u8, last: bool, payload: &[u8; PAYLOAD_LEN]) -> VunetCell {
     let user = PayloadType::User { congested: false, last };
     let mut cell = VunetCell::new(header(vci, user), payload, true);
@@ -61,10 +61,11 @@ pub fn data_cell(vci: u16, port: u8, last: bool, payload: &[u8; PAYLOAD_LEN]) ->
     cell
 }
 
-/// A control cell for whoever takes it at the end of `vci`: a link, where that is the control
-/// channel. On any other channel it is told from data by its payload type (end-to-end OAM).
+/// A control cell for whatever receives it at the end of `vci`: a link, if that is the control channel. On any
+/// other channel its payload type distinguishes it from data (end-to-end OAM).
 ///
 /// # Errors
+/// If it has more entries than fit.
 /// If it has more entries than fit.
 pub fn control_cell(
     vci: u16,
@@ -76,8 +77,8 @@ pub fn control_cell(
     Ok(cell)
 }
 
-/// A board's answer to a command, which travels on the channel of its video and is told from it by its
-/// payload type.
+/// A board's answer to a command, which travels on the channel of its video; its payload type distinguishes it
+/// from data.
 pub fn answer_cell(vci: u16, port: u8, payload: &[u8; PAYLOAD_LEN]) -> VunetCell {
     let mut cell = VunetCell::new(header(vci, PayloadType::OamEndToEnd), payload, true);
     cell.set_port(port);
@@ -90,7 +91,7 @@ pub fn is_control(cell: &VunetCell) -> bool {
     header.payload_type == PayloadType::OamEndToEnd
 }
 
-/// The control message in a cell that is no user data; `None` in data, and where it is damaged.
+/// The control message in a cell without user data; `None` for data, or if it is damaged.
 pub fn control_in(cell: &VunetCell) -> Option<Control> {
     is_control(cell).then(|| Control::parse(cell.payload()).ok()).flatten()
 }

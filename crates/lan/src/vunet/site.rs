@@ -1,24 +1,24 @@
-//! A VuNet without time: switches, links and clients, through which a cell goes at once to its end.
+//! A VuNet without time: switches, links and clients, through which a cell passes at once to its end.
 //!
-//! What signalling, daemons and discovery depend on is the order of cells and nothing of their times, so
-//! they are tried on here, with the same links and messages as in a run.
+//! Signalling, daemons and discovery depend on the order of cells and not on their times, so they are tested here,
+//! with the same links and messages as in a run.
 
 use super::card::{Action, Card, Side};
 use super::connection::pong;
 use lastmeter_wire::atm::vunet::VunetCell;
 use std::collections::VecDeque;
 
-/// Ports of a switch, at most.
+/// Most ports of a switch.
 pub const PORTS_MAX: u8 = 6;
-/// Links that a cell passes before it is taken for one that circles.
+/// Most links that a cell may pass before it is considered to be looping.
 const STEPS_MAX: usize = 256;
 
 /// What is attached to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attached {
-    /// A host or an appliance, by its place.
+    /// A host or an appliance, by index.
     Client(usize),
-    /// An end of a link, by its place.
+    /// An end of a link, by index.
     Link(usize, Side),
 }
 
@@ -27,9 +27,9 @@ pub enum Attached {
 pub enum End {
     /// At a client.
     Client(usize, VunetCell),
-    /// In a link, which took it.
+    /// In a link, which processed it.
     Taken(usize),
-    /// Nowhere: a port without anything, a table without an entry, a circle.
+    /// Nowhere: a port with nothing attached, a table without an entry, a loop.
     Lost(&'static str),
 }
 
@@ -47,7 +47,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// With so many switches that nothing is attached to.
+    /// A network with this many switches, with nothing attached.
     pub fn new(switches: usize) -> Site {
         Site { switches: vec![Default::default(); switches], ..Site::default() }
     }
@@ -58,7 +58,7 @@ impl Site {
         Some(free as u8)
     }
 
-    /// Attaches a client; `None` where no port is free.
+    /// Attaches a client; `None` if no port is free.
     pub fn client(&mut self, switch: usize) -> Option<usize> {
         let place = self.clients.len();
         let port = self.attach(switch, Attached::Client(place))?;
@@ -66,7 +66,7 @@ impl Site {
         Some(place)
     }
 
-    /// Joins two switches; `None` where one has no free port.
+    /// Connects two switches; `None` if one of them has no free port.
     pub fn link(&mut self, a: usize, b: usize) -> Option<usize> {
         let place = self.cards.len();
         let at_a = self.attach(a, Attached::Link(place, Side::A))?;
@@ -79,7 +79,7 @@ impl Site {
         Some(place)
     }
 
-    /// A cell that a client writes into its switch, followed to its end, with what links answer.
+    /// Sends a cell from a client into its switch and follows it, and the answers of links, to their ends.
     pub fn send(&mut self, client: usize, cell: VunetCell) -> Vec<End> {
         let mut ends = Vec::new();
         let mut under_way = VecDeque::from([(self.clients[client].0, cell)]);
@@ -100,12 +100,12 @@ impl Site {
                 },
             }
         }
-        ends.push(End::Lost("a circle"));
+        ends.push(End::Lost("a loop"));
         ends
     }
 
-    /// Sends cells and lets clients answer pings, until nothing is under way; what comes back to
-    /// `client`, and whatever else reached other clients.
+    /// Sends cells, and lets clients answer pings, until nothing is in transit. Returns what arrives at `client`,
+    /// and what reached other clients.
     pub fn converse(&mut self, client: usize, cells: Vec<VunetCell>) -> Vec<(usize, VunetCell)> {
         let mut heard = Vec::new();
         let mut left: VecDeque<(usize, VunetCell)> =

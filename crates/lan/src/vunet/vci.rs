@@ -1,15 +1,15 @@
-//! Who may use which channels: a shared file and an algorithm, so that nobody steals another's.
+//! Allocation of channels: a shared file and an algorithm, so that applications do not use each other's.
 //!
 //! ```text
-//! file: owner of each block of VCIs | which of them are taken, by whom | version
+//! file: owner of each block of VCIs | which VCIs are taken, and by whom | version
 //!
-//! application:  read --> choose free ones of its own block --> write, if the version is still that
-//!                 ^                                             | else
-//!                 '---------------------------------------------'
+//! application:  read --> choose free VCIs of its own block --> write, if the version is unchanged
+//!                 ^                                              | otherwise
+//!                 '----------------------------------------------'
 //! ```
 //!
-//! Blocks of different owners (hosts) have nothing in common, so hosts need not speak to each other;
-//! applications of one host share its file, and the version keeps them apart. The text of the file:
+//! Blocks of different owners (hosts) are disjoint, so hosts need not communicate; applications of one host share
+//! its file, and the version keeps their changes apart. The text of the file:
 //!
 //! ```text
 //! version 12
@@ -17,12 +17,12 @@
 //! taken 1232 by 77
 //! ```
 //!
-//! Source: Aurora report §3.6, which gives neither the file nor the algorithm: both are ours.
+//! Source: Aurora report §3.6, which describes neither the file nor the algorithm: both are ours.
 
 use lastmeter_wire::atm::VCI_PNNI;
 use std::collections::BTreeMap;
 
-/// The first channel that is given out: those below are reserved by convention.
+/// The first channel that is allocated: lower ones are reserved by convention.
 pub const FIRST: u16 = 32;
 const _: () = assert!(FIRST > VCI_PNNI);
 
@@ -31,7 +31,7 @@ const _: () = assert!(FIRST > VCI_PNNI);
 pub struct Block {
     /// The lowest.
     pub first: u16,
-    /// How many.
+    /// Number of channels.
     pub count: u16,
 }
 
@@ -39,7 +39,7 @@ impl Block {
     /// The block of owner number `owner` of `owners`, all of the same size.
     ///
     /// # Errors
-    /// If there are so many owners that nothing is left for each, or no such owner.
+    /// If there are too many owners for one channel each, or no such owner.
     ///
     /// ```
     /// use lastmeter_lan::vunet::vci::Block;
@@ -52,7 +52,7 @@ impl Block {
         let count = room / owners.max(1);
         match u16::try_from(owner * count + usize::from(FIRST)) {
             Ok(first) if count > 0 && owner < owners => Ok(Block { first, count: count as u16 }),
-            _ => Err(format!("{room} channels do not do for owner {owner} of {owners}")),
+            _ => Err(format!("{room} channels are not enough for owner {owner} of {owners}")),
         }
     }
 
@@ -64,24 +64,24 @@ impl Block {
 /// The shared file of one host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SharedFile {
-    /// Grows with every change.
+    /// Incremented by every change.
     version: u64,
     owner: u16,
     block: Block,
-    /// By whom each channel is taken.
+    /// The application that uses each channel.
     taken: BTreeMap<u16, u32>,
 }
 
-/// Why a change was not made.
+/// Why a change was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Somebody changed the file after it was read: read again.
+    /// The file was changed after it was read: read again.
     Stale,
-    /// A channel is not of this host, or is taken by another, or is not taken.
+    /// A channel is not of this host, is used by another application, or is not in use.
     NotYours(u16),
 }
 
-/// What an application has read and chosen, and not yet written.
+/// What an application has read and chosen, but not yet written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
     version: u64,
@@ -95,14 +95,14 @@ impl SharedFile {
         SharedFile { version: 0, owner, block, taken: BTreeMap::new() }
     }
 
-    /// Chooses the lowest `count` channels that are free. `None` where there are too few.
+    /// Chooses the lowest `count` free channels. `None` if there are too few.
     pub fn choose(&self, count: usize) -> Option<Choice> {
         let all = (0..self.block.count).map(|place| self.block.first + place);
         let vcis: Vec<u16> = all.filter(|vci| !self.taken.contains_key(vci)).take(count).collect();
         (vcis.len() == count).then_some(Choice { version: self.version, vcis })
     }
 
-    /// Writes a choice for the application `who`.
+    /// Writes a choice of the application `who`.
     ///
     /// # Errors
     /// If the file was changed in the meantime, or a channel is not of this host.
@@ -118,10 +118,10 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Gives channels of the application `who` back.
+    /// Gives back channels of the application `who`.
     ///
     /// # Errors
-    /// If one is not its.
+    /// If one of them is not in use by it.
     pub fn give_back(&mut self, who: u32, vcis: &[u16]) -> Result<(), Refusal> {
         let mine = |vci: &u16| self.taken.get(vci) == Some(&who);
         if let Some(&vci) = vcis.iter().find(|&vci| !mine(vci)) {
@@ -132,13 +132,13 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Reads, chooses and writes, with nobody in between.
+    /// Reads, chooses and writes in one step.
     pub fn allocate(&mut self, who: u32, count: usize) -> Option<Vec<u16>> {
         let choice = self.choose(count)?;
         self.take(who, &choice).ok().map(|()| choice.vcis)
     }
 
-    /// Who has a channel.
+    /// The application that uses a channel.
     pub fn owner_of(&self, vci: u16) -> Option<u32> {
         self.taken.get(&vci).copied()
     }
@@ -153,7 +153,7 @@ impl SharedFile {
     }
 
     /// # Errors
-    /// The first line that is not as it should be, and what was expected there.
+    /// The first invalid line, and what was expected there.
     pub fn parse(text: &str) -> Result<SharedFile, String> {
         let mut lines = text.lines().zip(1..);
         let mut next = |what: &str| {
@@ -211,7 +211,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn a_70_blocks_of_owners_have_nothing_in_common() {
+    fn a_70_blocks_of_owners_are_disjoint() {
         for owners in [1, 2, 7, 22, 1000] {
             let blocks: Vec<Block> = (0..owners).map(|n| Block::of(n, owners).unwrap()).collect();
             for pair in blocks.windows(2) {
@@ -223,12 +223,12 @@ mod tests {
         assert!(Block::of(0, 70_000).is_err() && Block::of(3, 3).is_err());
     }
 
-    /// Applications of one host, each between reading and writing.
+    /// Applications of one host, each somewhere between reading and writing.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct System {
         file: SharedFile,
         applications: Vec<Application>,
-        /// Whether writing looks at the version.
+        /// Whether writing checks the version.
         checks: bool,
     }
 
@@ -239,7 +239,7 @@ mod tests {
         opened: u8,
     }
 
-    /// Every state that applications can come to which each open and close so many connections.
+    /// Every reachable state of applications that each open and close this many connections.
     fn explore(applications: usize, opens: u8, count: u16, checks: bool) -> (usize, bool) {
         let file = SharedFile::new(1, Block { first: 40, count });
         let first =
@@ -278,7 +278,7 @@ mod tests {
                                 one.opened += 1;
                             }
                         });
-                        // It may die here as well.
+                        // It may also crash here.
                         reach(&|next| next.applications[who].choice = None);
                     }
                 }
@@ -295,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::print_stdout, reason = "how many states were seen is worth reading")]
-    fn a_70_no_two_applications_of_a_host_ever_have_the_same_channel() {
+    #[allow(clippy::print_stdout, reason = "the number of states is worth reading")]
+    fn a_70_no_two_applications_of_a_host_ever_use_the_same_channel() {
         for (applications, opens, count) in [(2, 3, 2), (2, 2, 4), (3, 1, 3), (3, 1, 2)] {
             let (states, collides) = explore(applications, opens, count, true);
             println!("{applications} applications, {opens} opens, {count} channels: {states}");
             assert!(states > 10 && !collides);
         }
-        assert!(explore(2, 1, 2, false).1, "without the version two take the same");
+        assert!(explore(2, 1, 2, false).1, "without the version, two use the same channel");
     }
 
     #[test]
@@ -335,12 +335,12 @@ mod tests {
                 choices[place] = file.choose(1 + random.below(20) as usize);
             }
         }
-        assert!(stale > 1000, "they met only {stale} times");
+        assert!(stale > 1000, "only {stale} conflicts");
         assert!(files.iter().all(|file| SharedFile::parse(&file.emit()).as_ref() == Ok(file)));
     }
 
     #[test]
-    fn nobody_gives_back_what_is_not_his() {
+    fn an_application_cannot_give_back_channels_of_another() {
         let mut file = SharedFile::new(1, Block { first: 40, count: 3 });
         assert_eq!(file.allocate(7, 2), Some(vec![40, 41]));
         assert_eq!(file.give_back(8, &[40]), Err(Refusal::NotYours(40)));
@@ -351,7 +351,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_file_that_parses_is_emitted_as_it_was(
+        fn a_file_that_parses_is_emitted_unchanged(
             text in "(version [0-9]{1,3}\n)?(block [0-9] first [0-9]{2,5} count [0-9]{1,5}\n)?\
                      (taken [0-9]{2,5} by [0-9]{1,3}\n){0,3}.{0,4}",
         ) {

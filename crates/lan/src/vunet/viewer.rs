@@ -1,5 +1,5 @@
-//! An application that looks at a camera: it opens its connection, asks for video, puts frames together,
-//! asks for the next when it is done with one, and keeps its connection up.
+//! An application that displays a camera's video: it opens its connection, requests video, reassembles frames,
+//! requests the next frame when it is done with one, and maintains its connection.
 //!
 //! ```text
 //! out 0 <-- control cells, command cells <-- [ connection | frames ] <-- video, answers <-- in 0
@@ -7,12 +7,12 @@
 //!
 //! | timer | what |
 //! |---|---|
-//! | request | opens at the start; asks for the next frame when it has looked at one for `think` |
-//! | verify | reads the entries of every link back, and refreshes what is wrong |
-//! | timeout | nothing came for `timeout`: asks again |
+//! | request | opens at the start; requests the next frame `think` after the last |
+//! | verify | reads back the entries of every link, and refreshes those that are wrong |
+//! | timeout | nothing arrived for `timeout`: requests again |
 //!
-//! So the rate follows what network and application can do (closed loop, §3.5.2). Source: Aurora report
-//! §3.5.2, §3.6, §4.3; the timeout is ours.
+//! So the rate adapts to network and application (closed loop, §3.5.2). Source: Aurora report §3.5.2, §3.6, §4.3;
+//! the timeout is ours.
 
 use super::camera::check;
 use super::connection::Connection;
@@ -31,63 +31,62 @@ use lastmeter_wire::control::vidboard::{Code, Command, Mode};
 const PIXELS: ParamKind = ParamKind::Integer { min: 1, max: 4096 };
 const CELLS: ParamKind = ParamKind::Integer { min: 1, max: u16::MAX as u64 };
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "vidboard",
     family: Family::Traffic,
-    what: "Video of a camera on the VuNet, which the application that looks at it asks for.",
+    what: "Video of a camera on the VuNet, sent as the viewing application requests it.",
     ports: "camera out --> cells of video --> viewer\n\
             camera in <-- control and command cells <-- viewer",
     params: &[
-        Param::or("width", PIXELS, "640").is("pixels of a line"),
-        Param::or("height", PIXELS, "480").is("lines of a frame"),
-        Param::or("depth", ParamKind::Integer { min: 8, max: 24 }, "8").is("bits of a pixel"),
-        Param::or("lines", PIXELS, "16").is("scan lines of a PDU (LT)"),
-        Param::or("burst", CELLS, "28").is("cells of a burst (CB)"),
-        Param::or("burst-delay", ParamKind::Time, "240 us").is("from burst to burst, whole us"),
-        Param::or("frame-delay", ParamKind::Time, "0 s").is("after a frame, whole us"),
+        Param::or("width", PIXELS, "640").is("pixels per line"),
+        Param::or("height", PIXELS, "480").is("lines per frame"),
+        Param::or("depth", ParamKind::Integer { min: 8, max: 24 }, "8").is("bits per pixel"),
+        Param::or("lines", PIXELS, "16").is("scan lines per PDU (LT)"),
+        Param::or("burst", CELLS, "28").is("cells per burst (CB)"),
+        Param::or("burst-delay", ParamKind::Time, "240 us")
+            .is("from the start of a burst to the next, in whole us"),
+        Param::or("frame-delay", ParamKind::Time, "0 s").is("delay after a frame, in whole us"),
         Param::or("mode", ParamKind::Choice(&["on-request", "free-run"]), "on-request")
-            .is("whether each frame is asked for"),
-        Param::or("answer", ParamKind::Choice(&["newest", "next"]), "newest").is(
-            "what answers a request: the newest frame that was not sent, or the next one captured",
-        ),
-        Param::or("dither", ParamKind::Time, "0 s")
-            .is("what the board's firmware takes for a pixel"),
-        Param::or("phase", ParamKind::Time, "0 s").is("when the camera begins"),
+            .is("whether each frame is requested"),
+        Param::or("answer", ParamKind::Choice(&["newest", "next"]), "newest")
+            .is("the answer to a request: the newest frame not yet sent, or the next one captured"),
+        Param::or("dither", ParamKind::Time, "0 s").is("time of the board's firmware per pixel"),
+        Param::or("phase", ParamKind::Time, "0 s").is("when the camera's first frame is complete"),
         Param::or("diagnose", ParamKind::Flag, "false")
-            .is("whether it asks for the board's status first"),
-        Param::or("think", ParamKind::Time, "0 s").is("what the application takes for a frame"),
+            .is("whether it first requests the board's status"),
+        Param::or("think", ParamKind::Time, "0 s").is("time of the application per frame"),
         Param::or("timeout", ParamKind::Time, "100 ms")
-            .is("asks again when nothing came for so long"),
-        Param::or("verify", ParamKind::Time, "30 s").is("how often links are verified"),
+            .is("requests again when nothing has arrived for this long"),
+        Param::or("verify", ParamKind::Time, "30 s").is("interval between verifications of links"),
         Param::optional(
             "channel",
             ParamKind::Integer { min: 0, max: PORT_MAX as u64 },
-            "its turn among the traffic",
+            "zebra channels in turn",
         )
-        .is("by which channel of a zebra its connection goes"),
+        .is("the channel of a zebra that its connection uses"),
     ],
     source: "Aurora report, §3.3, §3.5.2, §3.6",
     deviations: &[
-        "A connection is opened by the viewer, whose applications take turns at its file.",
-        "In a profile of the viewer's host a cell is a packet, the last of a group of scan lines \
-         ends a PDU, and so does a request for the next frame: `per-pdu` of a stage to send is \
-         what a frame costs.",
+        "The viewer opens the connection; applications of its host access their file in turn.",
+        "In a profile of the viewer's host, a cell is a packet. The last cell of a group of scan lines \
+         ends a PDU, and so does a request for the next frame: `per-pdu` of a send stage is \
+         the cost per frame.",
     ],
     counters: &[
-        ("frames", "frames seen whole"),
-        ("incomplete", "frames of which something was missing"),
-        ("frame_latency_max_ps", "from capture until it was whole, at most"),
-        ("requests", "commands for video and frames sent"),
-        ("answers", "status cells that came"),
-        ("timeouts", "commands sent again because nothing came"),
-        ("verified", "reads of a link's entries that were right"),
+        ("frames", "frames received completely"),
+        ("incomplete", "frames with something missing"),
+        ("frame_latency_max_ps", "longest time from capture until a frame was complete"),
+        ("requests", "commands sent for video and frames"),
+        ("answers", "status cells received"),
+        ("timeouts", "commands sent again because nothing had arrived"),
+        ("verified", "reads of a link's entries that were correct"),
         ("refreshed", "links that were written again"),
         ("peer", "whether the camera has answered a ping"),
     ],
     drops: &[
-        ("not a cell", "packets that are no cell of the VuNet"),
-        ("no command", "cells to the camera that are no command"),
+        ("not a cell", "packets that are not a cell of the VuNet"),
+        ("no command", "cells to the camera that are not a command"),
     ],
     example: one_way! {
         "100 ms", "camera" ["switch" = "vunet-switch = {}"] "alpha",
@@ -97,35 +96,35 @@ pub const PAGE: &Page = &Page {
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind::new(PAGE, &ends::MAKER);
 
-/// What a viewer asks for.
+/// Parameters of a viewer.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     /// The video.
     pub command: Command,
-    /// What it does with each frame.
+    /// Time per frame.
     pub think: Duration,
-    /// Whether it asks for the board's status first.
+    /// Whether it first requests the board's status.
     pub diagnose: bool,
-    /// After how much silence it asks again.
+    /// The silence after which it requests again.
     pub timeout: Duration,
-    /// How often it verifies its connection.
+    /// The interval at which it verifies its connection.
     pub verify: Duration,
-    /// When it begins.
+    /// When it starts.
     pub start: Time,
 }
 
 impl Wishes {
-    /// Those of an experiment, for a connection.
+    /// Parameters from an experiment, for a connection.
     ///
     /// # Errors
-    /// If a group of scan lines does not fit a PDU, or a delay its field.
+    /// If a group of scan lines does not fit into a PDU, or a delay into its field.
     pub fn new(values: &Values, start: Time, connection: &Connection) -> Result<Wishes, String> {
         let number = |name: &str| values.get::<u64>(name) as u16;
         let us = |name: &str| values.get::<Duration>(name).as_ps() / 1_000_000;
-        let wide = |name: &str| format!("`{name}` is longer than a command cell can say");
+        let wide = |name: &str| format!("`{name}` is too long for its field in a command cell");
         let (reply_vci, reply_port) = connection.peer_sends_on();
         let command = Command {
             code: Code::VideoRequest,
@@ -154,7 +153,7 @@ impl Wishes {
     }
 }
 
-/// The frame that is being put together.
+/// The frame being reassembled.
 #[derive(Clone, Copy, Default)]
 struct Frame {
     number: u32,
@@ -186,8 +185,7 @@ const VERIFY: TimerId = TimerId(1);
 const TIMEOUT: TimerId = TimerId(2);
 
 impl Viewer {
-    /// A viewer on node `me` of the camera on node `camera`, whose commands are accounted to a flow of
-    /// `path`.
+    /// A viewer on node `me` of the camera on node `camera`, with commands accounted to a flow of `path`.
     pub fn new(
         (path, flow): (PathId, FlowId),
         (me, camera): (NodeId, NodeId),
@@ -248,7 +246,7 @@ impl Viewer {
         cx.arm(TIMEOUT, cx.now() + self.wishes.timeout + self.wishes.think);
     }
 
-    /// A group of scan lines has come.
+    /// A group of scan lines has arrived.
     fn group(&mut self, now: Time, header: FrameHeader) -> bool {
         if header.frame != self.frame.number {
             self.incomplete += u64::from(self.frame.lines > 0);
@@ -267,7 +265,7 @@ impl Viewer {
     }
 
     fn data(&mut self, cx: &mut Context<'_>, cell: &VunetCell) {
-        // No hop has checked the header, and each changed the channel: the check is made anew.
+        // No hop has checked the header, and each changed the channel, so the checksum is recomputed.
         let header = match self.reassembler.receive(cx.now(), &cell.to_atm_checked()) {
             Event::Pdu(pdu) => FrameHeader::parse(pdu.payload).ok().map(|(header, _)| header),
             Event::Held | Event::Lost(_) => None,
@@ -279,7 +277,7 @@ impl Viewer {
         }
     }
 
-    /// Opens the connection, and asks for video in the same breath.
+    /// Opens the connection, and requests video at the same time.
     fn open(&mut self, cx: &mut Context<'_>) {
         self.opened = true;
         let cells = self.connection.open();

@@ -1,10 +1,10 @@
-//! Whether routes can deadlock: the graph of channels that wait for each other has a cycle or not.
+//! Whether routes can deadlock: whether the graph of channels that wait for each other has a cycle.
 //!
-//! A worm on one channel of its path waits for the next. Routes are free of deadlock if no channel
-//! waits, through any number of others, for itself (and for routes by destination, only if).
+//! A worm on one channel of its path waits for the next. Routes are deadlock-free if no channel waits, through any
+//! number of others, for itself (for routes by destination: if and only if).
 //!
-//! The same holds of frames in a switch with cut-through and flow control, which hold one channel while
-//! they wait for the next (HPL-93-37 §3.5, J-64).
+//! The same is true of frames in a switch with cut-through and flow control, which hold one channel while they
+//! wait for the next (HPL-93-37 §3.5, J-64).
 //!
 //! Source: Dally & Seitz, Deadlock-Free Message Routing in Multiprocessor Interconnection Networks,
 //! IEEE Transactions on Computers 36(5), 1987, Theorem 1.
@@ -19,7 +19,7 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// The dependencies of paths over so many channels.
+    /// The dependencies of paths over this many channels.
     ///
     /// ```
     /// use lastmeter_lan::wormhole::dependency::Dependencies;
@@ -37,10 +37,10 @@ impl Dependencies {
         Dependencies { next }
     }
 
-    /// A cycle of channels each of which waits for the one after it, the last for the first; `None`
-    /// proves that the routes cannot deadlock.
+    /// A cycle of channels, each of which waits for the next, and the last for the first. `None` proves that the
+    /// routes cannot deadlock.
     pub fn cycle(&self) -> Option<Vec<Channel>> {
-        // 0 not seen, 1 on the way that is being followed, 2 done.
+        // 0: not seen, 1: on the current path, 2: done.
         let mut state = vec![0u8; self.next.len()];
         for start in 0..self.next.len() {
             if state[start] != 0 {
@@ -58,7 +58,7 @@ impl Dependencies {
                     Some(&next) if state[next] == 1 => {
                         let way: Vec<Channel> = way.into_iter().map(|(at, _)| at).collect();
                         let from = way.iter().position(|&at| at == next);
-                        return Some(way[from.expect("it is on the way")..].to_vec());
+                        return Some(way[from.expect("it is on the current path")..].to_vec());
                     }
                     Some(&next) if state[next] == 0 => {
                         state[next] = 1;
@@ -86,15 +86,15 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    fn cycle(topology: &Topology, manner: Routing) -> Option<Vec<Channel>> {
-        let routes = Routes::new(topology, manner, &Faults::default());
+    fn cycle(topology: &Topology, routing: Routing) -> Option<Vec<Channel>> {
+        let routes = Routes::new(topology, routing, &Faults::default());
         let paths = routes.paths().map(|path| &path[..]);
         Dependencies::of(topology.channels(), paths).cycle()
     }
 
     proptest! {
         #[test]
-        fn routes_up_and_then_down_never_have_a_cycle(
+        fn up_down_routes_never_have_a_cycle(
             seed in 0u64..10_000, switches in 1usize..12, more in 0usize..20,
         ) {
             prop_assert_eq!(cycle(&Topology::random(seed, switches, more), Routing::UpDown), None);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn around_a_ring_the_fewest_hops_have_a_cycle_and_it_is_one() {
+    fn around_a_ring_routes_by_fewest_hops_have_a_real_cycle() {
         let mut ring = Topology::default();
         for switch in 0..6 {
             ring.add_switch(&format!("s{switch}"), 8).unwrap();
@@ -110,18 +110,18 @@ mod tests {
         }
         (0..6).for_each(|switch| ring.add_cable(switch, (switch + 1) % 6, 10).unwrap());
         let found = cycle(&ring, Routing::Shortest).unwrap();
-        assert_eq!(found.len(), 6, "all the way around");
+        assert_eq!(found.len(), 6, "the whole ring");
         assert_eq!(cycle(&ring, Routing::UpDown), None);
     }
 
-    fn circle(channels: usize, routes: &[Vec<usize>]) -> Option<Vec<Channel>> {
+    fn cycle_of(channels: usize, routes: &[Vec<usize>]) -> Option<Vec<Channel>> {
         Dependencies::of(channels, routes.iter().map(Vec::as_slice)).cycle()
     }
 
-    /// Every state that frames on these routes can come to, each channel held by one frame at most: whether
-    /// in some of them frames wait for ever.
+    /// Every reachable state of frames on these routes, with each channel held by at most one frame: whether in
+    /// some of them frames wait forever.
     fn explored(routes: &[Vec<usize>], channels: usize) -> bool {
-        // Who holds each channel: the route, and how far it has come.
+        // The holder of each channel: its route, and how far it has got.
         type State = Vec<Option<(usize, usize)>>;
         let first: State = vec![None; channels];
         let mut known = HashSet::from([first.clone()]);
@@ -143,7 +143,7 @@ mod tests {
                 }
                 stuck = false;
             }
-            // Frames that are there and none of which can move.
+            // Frames exist, and none of them can move.
             if stuck && state.iter().any(Option::is_some) {
                 return true;
             }
@@ -163,7 +163,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
         #[test]
-        fn j_64_a_circle_is_found_exactly_where_frames_can_wait_for_ever(
+        fn j_64_a_cycle_is_found_exactly_if_frames_can_wait_forever(
             picks in prop::collection::vec(prop::collection::vec(0usize..4, 1..4), 1..4),
         ) {
             // A route uses no channel twice.
@@ -172,15 +172,15 @@ mod tests {
                 pick.iter().copied().filter(|&channel| seen.insert(channel)).collect::<Vec<_>>()
             };
             let routes: Vec<Vec<usize>> = picks.iter().map(route).collect();
-            prop_assert_eq!(circle(4, &routes).is_some(), explored(&routes, 4), "{:?}", routes);
+            prop_assert_eq!(cycle_of(4, &routes).is_some(), explored(&routes, 4), "{:?}", routes);
         }
     }
 
     #[test]
-    fn j_64_a_ring_of_switches_has_a_circle_and_a_tree_has_none() {
+    fn j_64_a_ring_of_switches_has_a_cycle_and_a_tree_has_none() {
         // Channel n leads from switch n to switch n + 1 of four.
         let around: Vec<Vec<usize>> = (0..4).map(|n| vec![n, (n + 1) % 4]).collect();
-        assert_eq!(circle(4, &around).map(|circle| circle.len()), Some(4));
-        assert_eq!(circle(4, &around[..3]), None);
+        assert_eq!(cycle_of(4, &around).map(|cycle| cycle.len()), Some(4));
+        assert_eq!(cycle_of(4, &around[..3]), None);
     }
 }

@@ -1,11 +1,10 @@
-//! The network as an element: a port for each host.
+//! The network as an element, with a port for each host.
 //!
 //! ```text
-//! host i --> in i  [ interface ] --> worm, blocked here and there --> out j --> host j
+//! host i --> in i  [ interface ] --> worm, sometimes blocked --> out j --> host j
 //! ```
 //!
-//! What a packet spends more than it would alone is time blocked. One timer: the next thing that
-//! happens anywhere.
+//! Time beyond that of a packet alone is time blocked. One timer: the next event anywhere.
 
 use super::lan::{Lan, Options, Passed};
 use super::routes::{Faults, Routes, Routing};
@@ -18,45 +17,44 @@ use lastmeter_engine::{
 };
 use std::collections::BTreeMap;
 
-/// How experiments describe it.
+/// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "wormhole-lan",
     family: Family::Node,
-    what: "A network of switches without queues, in which packets are worms and block each other.",
+    what: "A network of switches without queues, in which packets are worms that block each other.",
     ports: "neighbour --> [ its interface ] --> source route, blocking --> neighbour",
     params: &[
         Param::required("topology", ParamKind::Text).is(
             "lines `switch s 8`, `cable s t 24 m`, `host NAME s 8 m`; hosts are the neighbours",
         ),
-        Param::or("rate", ParamKind::Rate, "640 Mbit/s").is("of every channel"),
-        Param::or("hop", ParamKind::Time, "550 ns").is("through a switch with nobody in the way"),
-        Param::or("slack", ParamKind::BUFFER, "80 B")
-            .is("what a switch holds of a worm that stands"),
+        Param::or("rate", ParamKind::Rate, "640 Mbit/s").is("rate of every channel"),
+        Param::or("hop", ParamKind::Time, "550 ns").is("through a switch without contention"),
+        Param::or("slack", ParamKind::BUFFER, "80 B").is("capacity of a switch for a blocked worm"),
         Param::optional("timeout", ParamKind::Time, "never")
-            .is("a worm that stands is thrown away"),
+            .is("after this time, a blocked worm is discarded"),
         Param::or("routes", ParamKind::Choice(&["up-down", "shortest"]), "up-down")
-            .is("up and then down the levels, or the fewest hops, which may deadlock"),
-        Param::or("packets", ParamKind::COUNT, "1000").is("most that wait at an interface"),
+            .is("up*/down* over the levels, or the fewest hops, which may deadlock"),
+        Param::or("packets", ParamKind::COUNT, "1000").is("most packets waiting at an interface"),
         Param::or("framing", ParamKind::Size { min: 0, max: 64 }, "8 B")
-            .is("route, type and CRC of a packet"),
+            .is("route, type and CRC of each packet"),
     ],
     source: "Boden et al., Myrinet, IEEE Micro 15(1), 1995; Touch et al., Netstation and ATOMIC-2, \
              §2, §4.a",
     deviations: &[
-        "STOP and GO take no time; what is on its way meanwhile is part of the slack.",
-        "A worm's route bytes are not taken off its length as it goes.",
+        "STOP and GO take no time; the slack includes what is in transit meanwhile.",
+        "A worm does not become shorter as switches remove its route bytes.",
     ],
     counters: &[
         ("delivered", "worms that arrived"),
-        ("blocked", "worms that had to stand"),
-        ("resets", "worms that were thrown away because they stood too long"),
-        ("deadlocked", "worms that waited for each other in a circle"),
-        ("refused", "packets that an interface had no room for"),
+        ("blocked", "worms that were blocked"),
+        ("resets", "worms discarded because they were blocked for too long"),
+        ("deadlocked", "worms in a deadlock"),
+        ("refused", "packets refused by the full queue of an interface"),
     ],
     drops: &[
-        ("full", "packets that an interface had no room for"),
-        ("no route", "packets whose destination no route leads to"),
-        ("reset", "worms that stood too long"),
+        ("full", "packets refused by the full queue of an interface"),
+        ("no route", "packets to a destination without a route"),
+        ("reset", "worms that were blocked for too long"),
     ],
     example: r#"
 duration = "10 ms"
@@ -87,7 +85,7 @@ constant = { rate = "150 Mbit/s", size = "8192 B" }
     ..Page::at(here!())
 };
 
-/// Its line.
+/// The kind.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
 /// A wormhole network of the node's neighbours.
@@ -100,7 +98,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
         channels.push(channel);
     }
     let (interface, way) = (site.own_stage("interface", None), site.own_stage("way", None));
-    // One that is made faster makes the network so: all channels have one rate.
+    // A channel that is made faster makes all of them faster: they have a common rate.
     let faster = channels.iter().find(|channel| channel.speed != (1, 1));
     let lan = lan(values, &names, &faster.map_or(way, |faster| way.on(faster)))?;
     let channels: Vec<ResourceId> = channels.iter().map(|channel| channel.id).collect();
@@ -113,7 +111,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
 /// The network that an experiment describes, with a host for each of `names`, in their order.
 ///
 /// # Errors
-/// Where the topology is wrong, or its hosts are not those that are joined to it.
+/// If the topology is wrong, or its hosts are not those linked to it.
 fn lan(values: &Values, names: &[&str], way: &Stage) -> Result<(Lan, Vec<usize>), String> {
     let text: String = values.get("topology");
     let topology = Topology::parse(&text).map_err(|error| format!("topology, {error}"))?;
@@ -125,7 +123,7 @@ fn lan(values: &Values, names: &[&str], way: &Stage) -> Result<(Lan, Vec<usize>)
     if let Some(host) = (0..topology.hosts().len()).find(|host| !hosts.contains(host)) {
         return Err(format!("no link leads to host `{}`", topology.hosts()[host]));
     }
-    let manner = match values.get::<String>("routes").as_str() {
+    let routing = match values.get::<String>("routes").as_str() {
         "shortest" => Routing::Shortest,
         _ => Routing::UpDown,
     };
@@ -136,7 +134,7 @@ fn lan(values: &Values, names: &[&str], way: &Stage) -> Result<(Lan, Vec<usize>)
         timeout: values.given("timeout"),
         framing: values.get("framing"),
     };
-    let routes = Routes::new(&topology, manner, &Faults::default());
+    let routes = Routes::new(&topology, routing, &Faults::default());
     if routes.missing() > 0 {
         return Err(format!("{} pairs of hosts have no path", routes.missing()));
     }
@@ -157,7 +155,7 @@ pub struct Wormhole {
     waiting: Vec<u64>,
     packets_max: u64,
     stages: (StageId, StageId),
-    /// What each host's channel does.
+    /// The times of each host's channel.
     meters: Vec<Meter>,
     free_at: Vec<Time>,
     passed: Vec<Passed>,
@@ -169,9 +167,9 @@ pub struct Wormhole {
 const WAKE: TimerId = TimerId(0);
 
 impl Wormhole {
-    /// The network `lan`, whose host behind port i is `hosts[i]`; `nodes` says which port leads to
-    /// each node. Waiting at an interface is accounted to the first stage, the way to the second, and
-    /// each host's channel to its resource.
+    /// The network `lan`, whose host at port i is `hosts[i]`; `nodes` maps nodes to ports. Waiting at an interface
+    /// is accounted to the first stage, the time in the network to the second, and the time of each host's channel
+    /// to its resource.
     pub fn new(
         (lan, hosts): (Lan, Vec<usize>),
         nodes: &[(NodeId, usize)],
@@ -207,7 +205,7 @@ impl Wormhole {
         let mut passed = std::mem::take(&mut self.passed);
         self.lan.advance(cx.now(), &mut |one| passed.push(one));
         for one in passed.drain(..) {
-            let mut packet = self.packets.remove(&one.id).expect("each worm is a packet");
+            let mut packet = self.packets.remove(&one.id).expect("each worm has its packet");
             let port = self.ports[one.from];
             self.waiting[port] -= 1;
             self.account(port, &one, packet.len);
@@ -231,7 +229,7 @@ impl Wormhole {
         }
     }
 
-    /// A host's channel was in use from a worm's start to its end at the latest, one after the other.
+    /// A host's channel was in use from a worm's start to its end at the latest, one worm after another.
     fn account(&mut self, port: usize, one: &Passed, len: Bytes) {
         let started = one.started.max(self.free_at[port]);
         let meter = &mut self.meters[port];
@@ -288,7 +286,7 @@ impl Element for Wormhole {
         out.count("delivered", self.delivered);
         out.count("blocked", self.blocked);
         out.count("resets", self.lan.resets());
-        out.count("deadlocked", self.lan.deadlock().map_or(0, |circle| circle.len() as u64));
+        out.count("deadlocked", self.lan.deadlock().map_or(0, |cycle| cycle.len() as u64));
         out.count("refused", self.refused);
     }
 }

@@ -1,22 +1,22 @@
 //! The network in virtual time, worm by worm.
 //!
-//! A worm's head asks at each switch for the next channel. It gets it when nobody holds it, first
-//! come, first served; until then STOP goes back, and what follows is held in the slack of the
-//! switches behind it and then stands still, on channels that nobody else can use. Its tail frees a
-//! channel when the last byte has left it: with heads at channel k at `h(k)`, `len` bytes of `t` each
-//! and a slack of S, channel i is free at
+//! At each switch, a worm's head requests the next channel. It gets the channel when no other worm holds it, first
+//! come, first served. Until then STOP is sent back, and the rest of the worm is held in the slack of the switches
+//! behind it and then stops, on channels that no other worm can use meanwhile. Its tail frees a channel when the
+//! last byte has left it: with the head at channel k at `h(k)`, `len` bytes of `t` each and a slack of S, channel
+//! i is free at
 //!
 //! ```text
 //! max over k >= i, len > S (k - i), of h(k) + (len - S (k - i)) t
 //! ```
 //!
-//! which is exact for equal rates, up to the time that STOP and GO take; a worm behind another in one
-//! switch's slack asks when that one's tail has left, and the slack is counted for each of them. A
-//! worm whose head has stood for `timeout` is discarded, as a switch does that resets the path;
-//! without one, a cycle of worms that wait for each other stands for ever, and is found.
+//! which is exact for equal rates, apart from the time that STOP and GO take. A worm behind another one in the
+//! slack of a switch makes its request when the tail of the first has left, and the slack is counted for each of
+//! them. A worm whose head has been blocked for `timeout` is discarded, as by a switch that resets the path.
+//! Without a timeout, a cycle of worms that wait for each other is permanent, and is detected.
 //!
-//! Source: Boden et al., Myrinet, 1995; N-41, N-63: the switch has no queue, and worms of different
-//! length share a channel by their lengths.
+//! Source: Boden et al., Myrinet, 1995; N-41, N-63: switches have no queues, and worms of different lengths share
+//! a channel in proportion to their lengths.
 
 use super::routes::{Path, Routes};
 use super::topology::{Channel, End, Topology};
@@ -25,39 +25,39 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-/// What all channels and switches have in common.
+/// Parameters shared by all channels and switches.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Of a channel.
+    /// Rate of a channel.
     pub rate: Rate,
-    /// From a head's arrival at a switch to its leaving, if nobody is in the way.
+    /// From a head's arrival at a switch until it leaves, without contention.
     pub hop: Duration,
-    /// What a switch holds of a worm that stands.
+    /// Capacity of a switch for a blocked worm.
     pub slack: Bytes,
-    /// After so long a worm that stands is discarded; `None` for never.
+    /// The time after which a blocked worm is discarded; `None` for never.
     pub timeout: Option<Duration>,
-    /// Bytes that each worm has besides its payload: route, type, CRC.
+    /// Bytes of each worm besides its payload: route, type, CRC.
     pub framing: Bytes,
 }
 
-/// What became of a worm.
+/// The result of a worm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// The number that its sender gave it.
+    /// The number given by its sender.
     pub id: u64,
-    /// Who sent it.
+    /// Its sender.
     pub from: usize,
-    /// To whom.
+    /// Its destination.
     pub to: usize,
     /// Its payload.
     pub len: Bytes,
-    /// When it was given to its sender's interface.
+    /// When it was offered to its sender's interface.
     pub offered: Time,
     /// When its head left.
     pub started: Time,
     /// When its tail arrived, or it was discarded.
     pub ended: Time,
-    /// How long it would have taken from `started` on with nobody in the way.
+    /// How long it would have taken from `started` on without contention.
     pub alone: Duration,
     /// Whether it arrived.
     pub arrived: bool,
@@ -67,13 +67,13 @@ pub struct Passed {
 struct Worm {
     passed: Passed,
     path: Path,
-    /// When each channel was got.
+    /// When each channel was granted.
     heads: Vec<Time>,
-    /// Channels whose release is set or done, from the first.
+    /// Channels whose release is scheduled or done, from the first.
     freed: usize,
     /// Whether it waits for channel `heads.len()`.
-    stands: bool,
-    /// Whether it waits for the worm before it in the same switch to go on.
+    blocked: bool,
+    /// Whether it waits for the worm in front of it in the same switch to go on.
     behind: bool,
 }
 
@@ -81,7 +81,7 @@ struct Worm {
 struct ChannelState {
     holder: Option<u64>,
     waiting: VecDeque<u64>,
-    /// Worms whose head has arrived at the far end and whose tail has not left it, in order.
+    /// Worms whose head has reached the far end and whose tail has not left it, in order.
     inside: VecDeque<u64>,
 }
 
@@ -91,9 +91,9 @@ enum Event {
     Free(u64, Channel),
     /// A tail has arrived.
     Arrive(u64),
-    /// A head asks for its next channel.
-    Ask(u64),
-    /// A worm may have stood too long for the channel of this place.
+    /// A head requests its next channel.
+    Request(u64),
+    /// A worm may have been blocked too long at the channel of this index.
     Timeout(u64, usize),
 }
 
@@ -131,10 +131,10 @@ pub struct Lan {
     channels: Vec<ChannelState>,
     worms: BTreeMap<u64, Worm>,
     made: u64,
-    /// What waits at each host's interface: to whom, how long, its number, since when.
+    /// Worms waiting at each host's interface: destination, length, number, time of offer.
     queues: Vec<VecDeque<(usize, Bytes, u64, Time)>>,
     queued: u64,
-    /// Hosts that take nothing any more: their last byte never leaves the switch.
+    /// Hosts that accept nothing any more: the last byte never leaves the switch.
     dead: BTreeSet<usize>,
     deadlock: Option<Vec<u64>>,
     resets: u64,
@@ -160,10 +160,10 @@ impl Lan {
         }
     }
 
-    /// Gives a worm to its sender's interface, now or later than what has been advanced to.
+    /// Offers a worm to its sender's interface, not before the time of the last `advance`.
     ///
     /// # Errors
-    /// There is no path.
+    /// If there is no path.
     pub fn send(
         &mut self,
         now: Time,
@@ -183,17 +183,17 @@ impl Lan {
         Ok(())
     }
 
-    /// A host takes nothing any more, as one that is switched off but still joined (N-52).
+    /// A host accepts nothing any more, like one that is switched off but still connected (N-52).
     pub fn kill(&mut self, host: usize) {
         self.dead.insert(host);
     }
 
-    /// Other routes from now on; worms on their way keep theirs.
+    /// New routes from now on; worms in transit keep theirs.
     pub fn set_routes(&mut self, routes: Routes) {
         self.routes = routes;
     }
 
-    /// Goes on to `end`, and tells of every worm that arrived or was discarded.
+    /// Advances to `end`, and reports every worm that arrived or was discarded.
     pub fn advance(&mut self, end: Time, tell: &mut impl FnMut(Passed)) {
         while let Some(&Reverse((at, event))) = self.events.peek() {
             if at > end {
@@ -203,9 +203,9 @@ impl Lan {
             self.now = at;
             match event {
                 Event::Free(worm, channel) => self.free(worm, channel),
-                Event::Ask(worm) => self.come_in(worm),
+                Event::Request(worm) => self.head_arrives(worm),
                 Event::Arrive(worm) => {
-                    let mut worm = self.worms.remove(&worm).expect("only what is there arrives");
+                    let mut worm = self.worms.remove(&worm).expect("only an existing worm arrives");
                     worm.passed.ended = at;
                     tell(worm.passed);
                 }
@@ -215,15 +215,15 @@ impl Lan {
         self.now = self.now.max(end);
     }
 
-    /// When something will happen next; `None` if nothing will, whatever stands.
+    /// When the next event is due; `None` if there is none, whatever is blocked.
     pub fn ready_at(&self) -> Option<Time> {
         self.events.peek().map(|&Reverse((at, _))| at)
     }
-    /// Worms at interfaces and on their way.
+    /// Worms at interfaces and in transit.
     pub fn held(&self) -> u64 {
         self.queued + self.worms.len() as u64
     }
-    /// Worms that waited for each other in a circle, by the numbers that their senders gave them.
+    /// The worms of a deadlock, by the numbers given by their senders.
     pub fn deadlock(&self) -> Option<&[u64]> {
         self.deadlock.as_deref()
     }
@@ -235,14 +235,14 @@ impl Lan {
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
-    /// How long a worm takes with nobody in the way.
+    /// Time of a worm without contention.
     pub fn alone(&self, path: &Path, len: Bytes) -> Duration {
         let ways: Duration = path.iter().map(|&channel| self.topology.propagation(channel)).sum();
         let switches = path.len() as u64 - 1;
         ways + self.options.hop * switches + self.options.rate.time_for(len + self.options.framing)
     }
 
-    /// Lets a host's next worm ask for its first channel, if none of it does.
+    /// Lets a host's next worm request its first channel, if no other worm has.
     fn start(&mut self, host: usize) {
         let first = self.topology.out_of_host(host);
         let state = &self.channels[first];
@@ -262,37 +262,37 @@ impl Lan {
         let (started, ended, arrived) = (now, now, true);
         let passed = Passed { id, from: host, to, len, offered, started, ended, alone, arrived };
         let heads = Vec::with_capacity(path.len());
-        let worm = Worm { passed, heads, path, freed: 0, stands: false, behind: false };
+        let worm = Worm { passed, heads, path, freed: 0, blocked: false, behind: false };
         self.made += 1;
         self.worms.insert(self.made, worm);
-        self.ask(self.made);
+        self.request(self.made);
     }
 
-    /// A head has come in at a switch: it asks for its next channel if nobody is before it.
-    fn come_in(&mut self, number: u64) {
+    /// A head has arrived at a switch: it requests its next channel if no worm is in front of it.
+    fn head_arrives(&mut self, number: u64) {
         let Some(worm) = self.worms.get_mut(&number) else { return };
         let inside = &mut self.channels[worm.path[worm.heads.len() - 1]].inside;
         inside.push_back(number);
         if inside.front() == Some(&number) {
-            return self.ask(number);
+            return self.request(number);
         }
         worm.behind = true;
-        self.look_for_a_circle(number);
+        self.look_for_a_cycle(number);
     }
 
-    /// A tail has left the far end of a channel: the next head there asks.
-    fn go_out(&mut self, number: u64, channel: Channel) {
+    /// A tail has left the far end of a channel: the next head there makes its request.
+    fn tail_leaves(&mut self, number: u64, channel: Channel) {
         let inside = &mut self.channels[channel].inside;
         let first = inside.front() == Some(&number);
         inside.retain(|&other| other != number);
         if let Some(&next) = inside.front().filter(|_| first) {
-            self.worms.get_mut(&next).expect("who is inside is there").behind = false;
-            self.ask(next);
+            self.worms.get_mut(&next).expect("a worm in a switch exists").behind = false;
+            self.request(next);
         }
     }
 
-    /// A head asks for its next channel.
-    fn ask(&mut self, number: u64) {
+    /// A head requests its next channel.
+    fn request(&mut self, number: u64) {
         let Some(worm) = self.worms.get_mut(&number) else { return };
         let place = worm.heads.len();
         let channel = worm.path[place];
@@ -301,36 +301,36 @@ impl Lan {
         let state = &mut self.channels[channel];
         if state.holder.is_none() && state.waiting.is_empty() && !dead {
             state.holder = Some(number);
-            self.got(number);
+            self.granted(number);
             return;
         }
-        worm.stands = true;
+        worm.blocked = true;
         state.waiting.push_back(number);
-        // What no longer depends on the channel that it waits for can be freed.
-        self.let_go(number);
+        // Channels whose release no longer depends on the one requested can be freed.
+        self.free_channels(number);
         if let Some(timeout) = self.options.timeout {
             self.events.push(Reverse((self.now + timeout, Event::Timeout(number, place))));
         }
-        self.look_for_a_circle(number);
+        self.look_for_a_cycle(number);
     }
 
-    /// A worm holds its next channel from now on.
-    fn got(&mut self, number: u64) {
-        let worm = self.worms.get_mut(&number).expect("only what is there holds a channel");
+    /// A worm has been granted its next channel.
+    fn granted(&mut self, number: u64) {
+        let worm = self.worms.get_mut(&number).expect("only an existing worm holds a channel");
         let place = worm.heads.len();
         worm.heads.push(self.now);
-        worm.stands = false;
+        worm.blocked = false;
         if place == 0 {
             worm.passed.started = self.now;
         }
         if place + 1 < worm.path.len() {
             let way = self.topology.propagation(worm.path[place]);
-            self.events.push(Reverse((self.now + way + self.options.hop, Event::Ask(number))));
+            self.events.push(Reverse((self.now + way + self.options.hop, Event::Request(number))));
         }
-        self.let_go(number);
+        self.free_channels(number);
     }
 
-    /// When the last byte leaves the channel at `place`, from what is known.
+    /// When the last byte leaves the channel at index `place`, as far as is known.
     fn tail(options: &Options, worm: &Worm, place: usize) -> Time {
         let len = worm.passed.len + options.framing;
         let heads = worm.heads.iter().enumerate().skip(place);
@@ -339,19 +339,19 @@ impl Lan {
             let left = len.0.checked_sub(held).filter(|&left| left > 0)?;
             Some(head + options.rate.time_for(Bytes(left)))
         });
-        at.max().expect("the head of a channel that is held is known")
+        at.max().expect("the head on a held channel is known")
     }
 
-    /// Frees the channels of which it is known when the tail leaves them.
-    fn let_go(&mut self, number: u64) {
+    /// Frees the channels for which it is known when the tail leaves them.
+    fn free_channels(&mut self, number: u64) {
         let options = self.options;
-        let worm = self.worms.get_mut(&number).expect("only what is there lets go");
-        let got = worm.heads.len();
-        let whole = got == worm.path.len();
+        let worm = self.worms.get_mut(&number).expect("only an existing worm frees channels");
+        let granted = worm.heads.len();
+        let whole = granted == worm.path.len();
         let len = (worm.passed.len + options.framing).0;
-        while worm.freed < got {
-            // A later head matters as long as the slack between cannot hold the whole worm.
-            if !whole && len > options.slack.0 * (got - worm.freed) as u64 {
+        while worm.freed < granted {
+            // A later head matters as long as the slack in between cannot hold the whole worm.
+            if !whole && len > options.slack.0 * (granted - worm.freed) as u64 {
                 break;
             }
             let at = Lan::tail(&options, worm, worm.freed).max(self.now);
@@ -365,7 +365,7 @@ impl Lan {
         }
     }
 
-    /// A tail has left a channel: who waits longest gets it.
+    /// A tail has left a channel: the worm that has waited longest gets it.
     fn free(&mut self, number: u64, channel: Channel) {
         let state = &mut self.channels[channel];
         if state.holder != Some(number) {
@@ -373,13 +373,13 @@ impl Lan {
         }
         state.holder = state.waiting.pop_front();
         if let Some(next) = state.holder {
-            self.got(next);
+            self.granted(next);
         }
-        // The channel before it ends where this one begins.
+        // The previous channel ends where this one begins.
         let path = self.worms.get(&number).map(|worm| &worm.path);
         let place = path.and_then(|path| path.iter().position(|&other| other == channel));
         if let Some(before) = place.filter(|&place| place > 0).zip(path).map(|(at, p)| p[at - 1]) {
-            self.go_out(number, before);
+            self.tail_leaves(number, before);
         }
         if let End::Host(host) = self.topology.from(channel) {
             self.start(host);
@@ -388,10 +388,10 @@ impl Lan {
 
     fn timeout(&mut self, number: u64, place: usize, tell: &mut impl FnMut(Passed)) {
         let Some(worm) = self.worms.get(&number) else { return };
-        if !worm.stands || worm.heads.len() != place {
+        if !worm.blocked || worm.heads.len() != place {
             return;
         }
-        let mut worm = self.worms.remove(&number).expect("it was found");
+        let mut worm = self.worms.remove(&number).expect("it was just found");
         self.channels[worm.path[place]].waiting.retain(|&waiting| waiting != number);
         self.resets += 1;
         worm.passed.ended = self.now;
@@ -399,29 +399,29 @@ impl Lan {
         tell(worm.passed);
         for &channel in &worm.path[..place] {
             self.free(number, channel);
-            self.go_out(number, channel);
+            self.tail_leaves(number, channel);
         }
     }
 
-    /// Whether the worm that has just begun to wait closes a circle of worms that wait.
-    fn look_for_a_circle(&mut self, number: u64) {
+    /// Whether the worm that has just begun to wait closes a cycle of waiting worms.
+    fn look_for_a_cycle(&mut self, number: u64) {
         if self.deadlock.is_some() {
             return;
         }
-        let mut circle = Vec::new();
+        let mut cycle = Vec::new();
         let mut at = number;
-        while circle.len() <= self.worms.len() {
+        while cycle.len() <= self.worms.len() {
             let Some(worm) = self.worms.get(&at) else { return };
-            circle.push(worm.passed.id);
+            cycle.push(worm.passed.id);
             let place = worm.heads.len();
-            let for_whom = match (worm.stands, worm.behind) {
+            let blocker = match (worm.blocked, worm.behind) {
                 (true, _) => self.channels[worm.path[place]].holder,
                 (_, true) => self.channels[worm.path[place - 1]].inside.front().copied(),
                 _ => return,
             };
-            match for_whom {
+            match blocker {
                 Some(other) if other == number => {
-                    self.deadlock = Some(circle);
+                    self.deadlock = Some(cycle);
                     return;
                 }
                 Some(other) => at = other,
@@ -431,8 +431,8 @@ impl Lan {
     }
 }
 
-/// All pairs send to each other, as a test of routes: `rounds` worms of `len` from each host to each
-/// other one, all at once. Gives how many arrived, or the worms of a deadlock.
+/// All pairs send to each other, as a test of routes: `rounds` worms of `len` from each host to each other one,
+/// all at once. Returns how many arrived, or the worms of a deadlock.
 ///
 /// # Errors
 /// The numbers of worms that wait for each other.
@@ -451,7 +451,7 @@ pub fn all_to_all(
             for from in 0..hosts {
                 id += 1;
                 let to = (from + step + round as usize) % hosts;
-                // What has no path is not sent.
+                // Pairs without a path do not send.
                 let _ = lan.send(Time::START, from, to, len, id);
             }
         }
@@ -461,12 +461,12 @@ pub fn all_to_all(
         lan.advance(at, &mut |passed| arrived += u64::from(passed.arrived));
     }
     match lan.deadlock() {
-        Some(circle) => Err(circle.to_vec()),
+        Some(cycle) => Err(cycle.to_vec()),
         None => Ok(arrived),
     }
 }
 
-/// The paths around a ring in one direction only: routes that deadlock.
+/// The paths around a ring in one direction only: routes that can deadlock.
 pub fn around(topology: &Topology, switches: &[usize]) -> Routes {
     let hosts = topology.hosts().len();
     let place = |switch: usize| switches.iter().position(|&other| other == switch);
@@ -518,7 +518,7 @@ mod tests {
         ring
     }
 
-    /// Saturates flows for a while; gives the worms of each that passed, and the longest that one took.
+    /// Saturates flows for a while; returns how many worms of each arrived, and the longest time that one took.
     fn saturate(topology: &Topology, flows: &[(usize, usize, u64)]) -> Vec<(u64, Duration)> {
         let routes = Routes::new(topology, Routing::UpDown, &Faults::default());
         let mut lan = Lan::new(topology.clone(), routes, OPTIONS);
@@ -543,19 +543,19 @@ mod tests {
         result
     }
 
-    /// N-63: "the switches lack internal queues", so only the lengths of packets decide.
+    /// N-63: "the switches lack internal queues", so only the lengths of packets determine the shares.
     #[test]
-    fn two_flows_share_a_channel_by_the_lengths_of_their_packets() {
+    fn two_flows_share_a_channel_in_proportion_to_their_packet_lengths() {
         let topology = Topology::parse("switch s 8\nhost a s\nhost b s\nhost c s").unwrap();
         for (long, short) in [(8192, 64), (8192, 8192), (1024, 128)] {
             let passed = saturate(&topology, &[(0, 2, long), (1, 2, short)]);
             let turns = passed[0].0 as f64 / passed[1].0 as f64;
-            assert!((turns - 1.0).abs() < 0.02, "one each in turn: {passed:?}");
+            assert!((turns - 1.0).abs() < 0.02, "they take turns: {passed:?}");
         }
     }
 
     #[test]
-    fn one_flow_has_the_whole_rate_and_the_latency_of_nobody_in_the_way() {
+    fn one_flow_has_the_whole_rate_and_the_latency_without_contention() {
         let topology = ring(5);
         let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
         let lan = Lan::new(topology.clone(), routes.clone(), OPTIONS);
@@ -566,30 +566,29 @@ mod tests {
         assert!(passed[0].0 >= 198, "{passed:?}");
     }
 
-    /// A blocked worm holds what is behind it: a flow that shares nothing with the destination that
-    /// is busy still suffers.
+    /// A blocked worm blocks what is behind it: a flow that does not use the busy destination still suffers.
     #[test]
-    fn who_is_blocked_blocks_others() {
+    fn a_blocked_worm_blocks_others() {
         let text = "switch s 8\nswitch t 8\ncable s t\nhost a s\nhost b s\nhost c t\nhost d t\n\
                     host e t\nhost f t";
         let topology = Topology::parse(text).unwrap();
         let free = saturate(&topology, &[(1, 5, 8000)])[0].0;
-        // a, c and e send to d; b shares the cable with a, which stands while c and e send.
+        // a, c and e send to d; b shares the cable with a, which is blocked while c and e send.
         let flows = [(1, 5, 8000), (0, 3, 8000), (2, 3, 8000), (4, 3, 8000)];
         let held = saturate(&topology, &flows)[0].0;
         assert!(held as f64 <= 0.4 * free as f64, "{held} of {free}");
     }
 
     #[test]
-    fn one_way_around_a_ring_deadlocks_and_up_and_down_does_not() {
+    fn one_direction_around_a_ring_deadlocks_and_up_down_does_not() {
         let ring = ring(4);
         let switches: Vec<usize> = (0..4).collect();
         let bad = around(&ring, &switches);
-        let circle = all_to_all(&ring, &bad, OPTIONS, Bytes(8192), 3).unwrap_err();
-        assert!(circle.len() >= 2, "{circle:?}");
+        let cycle = all_to_all(&ring, &bad, OPTIONS, Bytes(8192), 3).unwrap_err();
+        assert!(cycle.len() >= 2, "{cycle:?}");
         let good = Routes::new(&ring, Routing::UpDown, &Faults::default());
         assert_eq!(all_to_all(&ring, &good, OPTIONS, Bytes(8192), 3), Ok(3 * 3 * 4 - 2 * 4));
-        // With a timeout even bad routes let go again.
+        // With a timeout, even bad routes recover.
         let timeout = Options { timeout: Some(Duration::from_ms(50)), ..OPTIONS };
         let mut lan = Lan::new(ring.clone(), bad, timeout);
         let mut id = 0;
@@ -604,9 +603,9 @@ mod tests {
         assert!(ended == 12 && lan.held() == 0 && lan.resets() > 0, "{ended} {}", lan.resets());
     }
 
-    /// N-52: "switches lock up" when a host is switched off, unless they throw away what stands.
+    /// N-52: "switches lock up" when a host is switched off, unless they discard blocked worms.
     #[test]
-    fn a_dead_host_locks_up_whoever_sends_to_it_and_those_behind() {
+    fn a_dead_host_locks_up_its_senders_and_those_behind_them() {
         let text = "switch s 8\nswitch t 8\ncable s t\nhost a s\nhost b s\nhost c t\nhost d t";
         let topology = Topology::parse(text).unwrap();
         let run = |timeout| {
@@ -630,7 +629,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn with_routes_up_and_down_every_worm_arrives(
+        fn with_up_down_routes_every_worm_arrives(
             seed in 0u64..1000, switches in 2usize..9, more in 0usize..8, len in 1u64..9000,
         ) {
             let topology = Topology::random(seed, switches, more);

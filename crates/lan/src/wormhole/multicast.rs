@@ -1,9 +1,10 @@
-//! Multicast by software: whoever has a message sends it on, each to half of those that have it not.
+//! Multicast by software: each host that has a message forwards it to half of the hosts that it is responsible
+//! for.
 //!
-//! Hosts stand in the order of their addresses, beginning with the sender. Who is responsible for a
-//! row of them sends to the first of its second half, which is then responsible for that half. So
-//! everybody has it after ceil(log2 n) steps, which is the fewest possible, and in a tree whose hosts
-//! are in order no two messages of a step meet.
+//! Hosts are in the order of their addresses, starting with the sender. A host that is responsible for a range of
+//! them sends to the first of its second half, which becomes responsible for that half. So all hosts have the
+//! message after ceil(log2 n) steps, which is the minimum; and in a tree with its hosts in order, no two messages
+//! of a step use the same channel.
 //!
 //! Source: Xu, Gui & Ni, Optimal Software Multicast in Wormhole-Routed Multistage Networks,
 //! Supercomputing 1994 (N-76).
@@ -12,10 +13,10 @@ use super::routes::Path;
 use super::topology::{Channel, Topology};
 use std::collections::BTreeSet;
 
-/// One message: from whom, to whom.
+/// One message: sender and receiver.
 pub type Send = (usize, usize);
 
-/// The steps in which `source` reaches all `others`; what is sent in one step is sent at once.
+/// The steps in which `source` reaches all `others`; messages of a step are sent simultaneously.
 ///
 /// ```
 /// use lastmeter_lan::wormhole::multicast::schedule;
@@ -23,7 +24,7 @@ pub type Send = (usize, usize);
 /// assert_eq!(steps, [vec![(4, 7)], vec![(4, 6), (7, 1)]]);
 /// ```
 pub fn schedule(source: usize, others: &[usize]) -> Vec<Vec<Send>> {
-    // In order of addresses, turned so that the source is first.
+    // In order of addresses, rotated so that the source is first.
     let mut order: Vec<usize> = others.iter().copied().filter(|&other| other != source).collect();
     order.sort_unstable();
     order.dedup();
@@ -49,7 +50,7 @@ pub fn schedule(source: usize, others: &[usize]) -> Vec<Vec<Send>> {
     steps
 }
 
-/// The path through [`Topology::tree`] that goes up no higher than it must, by the sender's digits.
+/// The path through [`Topology::tree`] that goes up no higher than necessary, by the sender's digits.
 pub fn tree_path(tree: &Topology, radix: usize, from: usize, to: usize) -> Path {
     let levels = tree.switches().len() / (tree.hosts().len() / radix);
     let width = radix.pow(levels as u32 - 1);
@@ -57,12 +58,12 @@ pub fn tree_path(tree: &Topology, radix: usize, from: usize, to: usize) -> Path 
     let mut path = vec![tree.out_of_host(from)];
     let channel = |from: usize, to: usize| -> Channel {
         let found = tree.out_of_switch(from).find(|&(_, next)| next == to);
-        found.expect("neighbouring levels are joined").0
+        found.expect("neighbouring levels are connected").0
     };
     // The level at which all higher digits of the two agree.
     let mut level = 0;
     while at / radix.pow(level as u32) != target / radix.pow(level as u32) {
-        // Up by the sender's own digit: each sender has a way of its own.
+        // Up by the sender's own digit: each sender has a path of its own.
         let weight = radix.pow(level as u32);
         let digit = if level == 0 { from % radix } else { from / radix.pow(level as u32) % radix };
         let above = at - at / weight % radix * weight + digit * weight;
@@ -81,7 +82,7 @@ pub fn tree_path(tree: &Topology, radix: usize, from: usize, to: usize) -> Path 
     path.into()
 }
 
-/// Pairs of messages of one step that use a channel together.
+/// Pairs of messages of one step that use the same channel.
 pub fn meetings(paths: &[Path]) -> usize {
     let sets: Vec<BTreeSet<Channel>> =
         paths.iter().map(|path| path.iter().copied().collect()).collect();
@@ -96,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everybody_gets_it_once_in_the_fewest_steps_and_nobody_meets(
+        fn each_host_gets_one_copy_in_the_fewest_steps_without_contention(
             source in 0usize..64, others in prop::collection::btree_set(0usize..64, 1..40),
         ) {
             let tree = Topology::tree(4, 3).unwrap();
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_order_messages_do_meet() {
+    fn out_of_order_messages_share_channels() {
         let tree = Topology::tree(4, 3).unwrap();
         let mut met = 0;
         for shift in 1..16 {

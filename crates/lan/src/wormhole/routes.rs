@@ -1,20 +1,20 @@
-//! Source routes: the channels of each path, and the bytes that a sender writes before its packet.
+//! Source routes: the channels of each path, and the bytes that a sender writes in front of its packet.
 //!
-//! Switches are put in levels from a root. A path by levels goes up any number of times and then
-//! down any number of times; so no cycle of channels can wait for each other. A path by the fewest
-//! hops may go down and up again, and can.
+//! Switches are arranged in levels from a root. A path by levels goes up any number of times and then down any
+//! number of times, so channels cannot wait for each other in a cycle. A path by the fewest hops may go down and
+//! up again, so they can.
 //!
-//! Source: Schroeder et al., Autonet, IEEE JSAC 9(8), 1991 (up*/down*); ANSI/VITA 26-1998 for the
-//! bytes, each a signed distance from the port of entry.
+//! Source: Schroeder et al., Autonet, IEEE JSAC 9(8), 1991 (up*/down*); ANSI/VITA 26-1998 for the route bytes,
+//! each a signed distance from the port of entry.
 
 use super::topology::{Channel, End, Topology};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// What does not work.
+/// Failed components.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Cables, by number; a failed port is its cable.
+    /// Cables, by number; a failed port counts as its cable.
     pub cables: BTreeSet<usize>,
     /// Switches.
     pub switches: BTreeSet<usize>,
@@ -37,7 +37,7 @@ impl Faults {
 pub enum Routing {
     /// Up, then down.
     UpDown,
-    /// The fewest hops, whatever may wait for whatever.
+    /// The fewest hops, regardless of deadlocks.
     Shortest,
 }
 
@@ -52,7 +52,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Computes all paths around what has failed.
+    /// Computes all paths around the failed components.
     ///
     /// ```
     /// use lastmeter_lan::wormhole::routes::{Faults, Routing, Routes};
@@ -60,11 +60,11 @@ impl Routes {
     /// let text = "switch s 8\nswitch t 8\ncable s t\nhost a s\nhost b t";
     /// let topology = Topology::parse(text)?;
     /// let routes = Routes::new(&topology, Routing::UpDown, &Faults::default());
-    /// let path = routes.path(0, 1).expect("they are joined");
+    /// let path = routes.path(0, 1).expect("they are connected");
     /// assert_eq!(path.len(), 3); // to s, to t, to b
     /// # Ok::<(), lastmeter_lan::wormhole::topology::TopologyError>(())
     /// ```
-    pub fn new(topology: &Topology, manner: Routing, faults: &Faults) -> Routes {
+    pub fn new(topology: &Topology, routing: Routing, faults: &Faults) -> Routes {
         let hosts = topology.hosts().len();
         let levels = levels(topology, faults);
         let mut paths = Vec::with_capacity(hosts * hosts);
@@ -74,7 +74,7 @@ impl Routes {
             let switch = topology.switch_of(from);
             let leaves = faults.works(topology, topology.out_of_host(from));
             let tree = by_switch[switch]
-                .get_or_insert_with(|| search(topology, manner, faults, &levels, switch));
+                .get_or_insert_with(|| search(topology, routing, faults, &levels, switch));
             for to in 0..hosts {
                 let last = topology.to_host(to);
                 let between = &tree[topology.switch_of(to)];
@@ -90,13 +90,13 @@ impl Routes {
         Routes { hosts, paths }
     }
 
-    /// Paths that somebody else has chosen, by sender and then by receiver.
+    /// Given paths, by sender and then by receiver.
     pub fn of(hosts: usize, paths: Vec<Option<Path>>) -> Routes {
-        assert_eq!(paths.len(), hosts * hosts, "a path for each pair");
+        assert_eq!(paths.len(), hosts * hosts, "there is a path for each pair");
         Routes { hosts, paths }
     }
 
-    /// The path from a host to another, if there is one.
+    /// The path from one host to another, if there is one.
     pub fn path(&self, from: usize, to: usize) -> Option<&Path> {
         self.paths[from * self.hosts + to].as_ref()
     }
@@ -104,17 +104,17 @@ impl Routes {
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter().flatten()
     }
-    /// Pairs of different hosts between which there is none.
+    /// Number of pairs of different hosts without a path.
     pub fn missing(&self) -> usize {
         self.paths.iter().filter(|path| path.is_none()).count() - self.hosts
     }
 }
 
-/// The distance of each switch from the root, which is the first that works.
+/// The distance of each switch from the root, which is the first working switch.
 fn levels(topology: &Topology, faults: &Faults) -> Vec<usize> {
     let count = topology.switches().len();
     let mut levels = vec![usize::MAX; count];
-    // What is not joined to the first root has one of its own.
+    // Switches not connected to the first root have a root of their own.
     for root in (0..count).filter(|switch| !faults.switches.contains(switch)) {
         if levels[root] != usize::MAX {
             continue;
@@ -133,17 +133,17 @@ fn levels(topology: &Topology, faults: &Faults) -> Vec<usize> {
     levels
 }
 
-/// The channels from one switch to each other one: the fewest that are allowed.
+/// The channels from one switch to each other one: the shortest permitted path.
 fn search(
     topology: &Topology,
-    manner: Routing,
+    routing: Routing,
     faults: &Faults,
     levels: &[usize],
     from: usize,
 ) -> Vec<Option<Vec<Channel>>> {
     let count = topology.switches().len();
     let mut found: Vec<Option<Vec<Channel>>> = vec![None; count];
-    // A state is a switch, and whether the path has gone down already.
+    // A state is a switch, and whether the path has already gone down.
     let mut before: Vec<Option<(usize, Channel)>> = vec![None; 2 * count];
     let mut seen = vec![false; 2 * count];
     seen[2 * from] = !faults.switches.contains(&from);
@@ -161,7 +161,7 @@ fn search(
         }
         for (channel, next) in topology.out_of_switch(switch) {
             let up = (levels[next], next) < (levels[switch], switch);
-            let next_down = match manner {
+            let next_down = match routing {
                 Routing::UpDown if down && up => continue,
                 Routing::UpDown => down || !up,
                 Routing::Shortest => false,
@@ -177,18 +177,18 @@ fn search(
     found
 }
 
-/// The route bytes of a path: at each switch the distance from the port of entry to that of exit.
+/// The route bytes of a path: at each switch the distance from the port of entry to the port of exit.
 ///
 /// # Errors
-/// If a switch has more ports than a byte can tell apart.
+/// If a switch has more ports than a byte can distinguish.
 pub fn route_bytes(topology: &Topology, path: &[Channel]) -> Result<Vec<i8>, String> {
     let byte = |pair: &[Channel]| match (topology.to(pair[0]), topology.from(pair[1])) {
         (End::Switch(switch, entry), End::Switch(_, exit)) => {
             let ports = topology.switches()[switch].1 as i64;
-            // The nearest way around, so that 64 ports fit into six bits.
+            // The shorter way around, so that 64 ports fit into six bits.
             let delta = (exit as i64 - entry as i64).rem_euclid(ports);
             let delta = if delta > 31 { delta - ports } else { delta };
-            i8::try_from(delta).map_err(|_| format!("{ports} ports are too many"))
+            i8::try_from(delta).map_err(|_| format!("{ports} ports are too many for a route byte"))
         }
         _ => Err("a path goes through switches".to_owned()),
     };
@@ -202,12 +202,12 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn paths_join_their_hosts_and_route_bytes_lead_along_them(
+        fn paths_connect_their_hosts_and_route_bytes_follow_them(
             seed in 0u64..1000, switches in 1usize..9, more in 0usize..8,
         ) {
             let topology = Topology::random(seed, switches, more);
-            for manner in [Routing::UpDown, Routing::Shortest] {
-                let routes = Routes::new(&topology, manner, &Faults::default());
+            for routing in [Routing::UpDown, Routing::Shortest] {
+                let routes = Routes::new(&topology, routing, &Faults::default());
                 prop_assert_eq!(routes.missing(), 0);
                 for from in 0..switches {
                     for to in (0..switches).filter(|&to| to != from) {
@@ -219,7 +219,7 @@ pub(super) mod tests {
                             prop_assert!(same);
                         }
                         prop_assert_eq!(topology.to(*path.last().unwrap()), End::Host(to));
-                        // The bytes, as switches read them.
+                        // The bytes as switches read them.
                         let bytes = route_bytes(&topology, path).unwrap();
                         let mut packet = lastmeter_wire::myrinet::emit(&bytes, 4, b"x").unwrap();
                         for pair in path.windows(2) {
@@ -238,7 +238,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn faults_are_gone_around_or_leave_no_path() {
+    fn paths_avoid_faults_or_do_not_exist() {
         let text = "switch a 8\nswitch b 8\nswitch c 8\ncable a b\ncable b c\ncable c a\n\
                     host x a\nhost y b\nhost z c";
         let topology = Topology::parse(text).unwrap();

@@ -1,21 +1,21 @@
-//! Switches, the cables between them, and the hosts at them.
+//! Switches, the cables between them, and the hosts attached to them.
 //!
 //! ```text
 //! # a comment
 //! switch s1 8            eight ports
 //! switch s2 8
-//! cable s1 s2 24 m       takes the first free port of both
+//! cable s1 s2 24 m       uses the first free port of both
 //! host office1 s1 10 m
 //! ```
 //!
-//! A length may be left out and is then zero. A channel is one direction of a cable.
+//! A length may be omitted and is then zero. A channel is one direction of a cable.
 
 use lastmeter_base::Duration;
 use lastmeter_base::Stream;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Most ports of a switch: what a route byte can tell apart.
+/// Most ports of a switch: as many as a route byte can distinguish.
 pub const PORTS_MAX: usize = 64;
 /// Most switches.
 pub const SWITCHES_MAX: usize = 4096;
@@ -43,10 +43,10 @@ pub struct Cable {
     pub metres: u64,
 }
 
-/// Why a text describes no topology.
+/// Why a text is not a valid topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyError {
-    /// Which line, from 1.
+    /// The line, from 1.
     pub line: usize,
     /// What is wrong and what would be right.
     pub reason: String,
@@ -84,8 +84,8 @@ pub struct Topology {
 pub type Channel = usize;
 
 impl Topology {
-    /// A random connected topology: each switch joined to an earlier one, and up to `more` cables
-    /// besides, as far as ports are left.
+    /// A random connected topology: each switch is connected to an earlier one, plus up to `more` cables if ports
+    /// are left.
     pub fn random(seed: u64, switches: usize, more: usize) -> Topology {
         let mut random = Stream::new(seed, "topology");
         let mut topology = Topology::default();
@@ -99,7 +99,7 @@ impl Topology {
         for host in 0..switches {
             topology.add_host(&format!("h{host}"), host, 1).expect("ports are left");
         }
-        // As far as ports are left.
+        // If ports are left.
         for _ in 0..more {
             let [a, b] = [0; 2].map(|_| random.below(switches as u64) as usize);
             if a != b {
@@ -109,7 +109,7 @@ impl Topology {
         topology
     }
 
-    /// Reads a topology.
+    /// Parses a topology.
     ///
     /// # Errors
     /// The first line that is wrong, and what would be right.
@@ -128,7 +128,7 @@ impl Topology {
     fn read(&mut self, words: &[&str], names: &mut BTreeMap<String, End>) -> Result<(), String> {
         let fresh = |names: &BTreeMap<String, End>, name: &str| match names.contains_key(name) {
             _ if name.len() > NAME_LEN_MAX => Err("a name has at most 64 letters".to_owned()),
-            true => Err(format!("`{name}` is there already")),
+            true => Err(format!("`{name}` exists already")),
             false => Ok(()),
         };
         let switch = |names: &BTreeMap<String, End>, name: &str| match names.get(name) {
@@ -166,14 +166,14 @@ impl Topology {
     /// If there are too many.
     pub fn add_switch(&mut self, name: &str, ports: usize) -> Result<(), String> {
         if self.switches.len() >= SWITCHES_MAX {
-            return Err(format!("there may be {SWITCHES_MAX} switches"));
+            return Err(format!("at most {SWITCHES_MAX} switches are allowed"));
         }
         self.switches.push((name.to_owned(), ports));
         self.ports.push(vec![None; ports]);
         Ok(())
     }
 
-    /// Joins two switches at their first free ports.
+    /// Connects two switches at their first free ports.
     ///
     /// # Errors
     /// If one of them has no free port.
@@ -194,7 +194,7 @@ impl Topology {
     /// If it has none.
     pub fn add_host(&mut self, name: &str, at: usize, metres: u64) -> Result<(), String> {
         if self.hosts.len() >= HOSTS_MAX {
-            return Err(format!("there may be {HOSTS_MAX} hosts"));
+            return Err(format!("at most {HOSTS_MAX} hosts are allowed"));
         }
         let port = self.free_port(at)?;
         self.ports[at][port] = Some(self.cables.len());
@@ -210,7 +210,7 @@ impl Topology {
         free.ok_or_else(|| format!("switch `{}` has no free port", self.switches[switch].0))
     }
 
-    /// As it is read.
+    /// The topology as text that parses to the same.
     pub fn emit(&self) -> String {
         let mut text = String::new();
         for (name, ports) in &self.switches {
@@ -234,27 +234,27 @@ impl Topology {
     pub fn hosts(&self) -> &[String] {
         &self.hosts
     }
-    /// Names of the switches, and how many ports each has.
+    /// Names and numbers of ports of the switches.
     pub fn switches(&self) -> &[(String, usize)] {
         &self.switches
     }
-    /// All cables; those of hosts too.
+    /// All cables, including those of hosts.
     pub fn cables(&self) -> &[Cable] {
         &self.cables
     }
-    /// How many channels there are.
+    /// Number of channels.
     pub fn channels(&self) -> usize {
         2 * self.cables.len()
     }
-    /// Where a channel leads.
+    /// The end of a channel.
     pub fn to(&self, channel: Channel) -> End {
         self.cables[channel / 2].ends[1 - channel % 2]
     }
-    /// Where a channel comes from.
+    /// The start of a channel.
     pub fn from(&self, channel: Channel) -> End {
         self.cables[channel / 2].ends[channel % 2]
     }
-    /// How long a channel's cable takes, at 5 ns a metre.
+    /// Propagation delay of a channel's cable, at 5 ns per metre.
     pub fn propagation(&self, channel: Channel) -> Duration {
         Duration::from_ns(5 * self.cables[channel / 2].metres)
     }
@@ -266,7 +266,7 @@ impl Topology {
     pub fn to_host(&self, host: usize) -> Channel {
         2 * self.host_cables[host]
     }
-    /// The switch that a host is at.
+    /// The switch of a host.
     pub fn switch_of(&self, host: usize) -> usize {
         match self.to(self.out_of_host(host)) {
             End::Switch(switch, _) => switch,
@@ -286,8 +286,8 @@ impl Topology {
         })
     }
 
-    /// Switches in levels, each with as many cables up as down, and a host at each lowest port: a
-    /// `radix`-ary tree of so many levels, whose hosts are numbered from left to right.
+    /// Switches in levels, each with as many cables up as down, and a host at each port of the lowest level: a
+    /// `radix`-ary tree with this many levels, whose hosts are numbered from left to right.
     ///
     /// # Errors
     /// If it is too large.
@@ -306,7 +306,7 @@ impl Topology {
         for host in 0..width * radix {
             tree.add_host(&format!("h{host}"), host / radix, 0)?;
         }
-        // A switch's number has one digit a level; a cable changes the digit of its own level.
+        // A switch's number has one digit per level; a cable changes the digit of its own level.
         for level in 0..levels.saturating_sub(1) {
             let weight = radix.pow(level as u32);
             for at in 0..width {
@@ -338,7 +338,7 @@ mod tests {
     const TEXT: &str = "# two\nswitch s 4\nswitch t 4\ncable s t 24 m\nhost a s\nhost b t 3 m\n";
 
     #[test]
-    fn a_topology_is_read_as_it_is_written() {
+    fn an_emitted_topology_parses_to_the_same() {
         let topology = Topology::parse(TEXT).unwrap();
         assert_eq!(Topology::parse(&topology.emit()), Ok(topology.clone()));
         assert_eq!(topology.to(topology.to_host(1)), End::Host(1));
@@ -349,10 +349,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_the_line_and_the_reason() {
         let cases = [
             ("switch s 0", 1, "1 to 64 ports"),
-            ("switch s 8\nswitch s 8", 2, "there already"),
+            ("switch s 8\nswitch s 8", 2, "exists already"),
             ("switch s 2\n\nhost a s\nhost b s\nhost c s", 5, "no free port"),
             ("switch s 2\ncable s t", 2, "no switch `t`"),
             ("switch s 2\nhost a s 3 ft", 2, "as `24 m`"),

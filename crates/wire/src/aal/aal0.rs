@@ -14,7 +14,7 @@ use super::aal5::PDU_LEN_MAX;
 use crate::atm::{Cell, Header, Interface, PAYLOAD_LEN};
 use crate::error::{Error, fit};
 
-/// Cuts `data` into cells, the last one filled with zeros. The receiver must know the length.
+/// Splits `data` into cells, the last one filled with zeros. The receiver must know the length.
 ///
 /// # Errors
 /// If the header does not fit the interface, or the data is longer than an AAL5 PDU may be.

@@ -5,8 +5,8 @@
 //! packet  CPI 1 | begin tag 1 | buffer size 2 | payload | pad to 4 | 0 | end tag 1 | length 2
 //! ```
 //!
-//! The machine reassembles packets by circuit and multiplexing identifier (MID), holds at most
-//! `partials_max` of them, and counts every loss with its reason.
+//! The machine reassembles packets by circuit and multiplexing identifier (MID), holds at most `partials_max` of
+//! them, and counts every loss with its reason.
 //!
 //! Source: ITU-T I.363.3 (08/96) §9.2; length 63 in a cell aborts the packet.
 //!
@@ -31,13 +31,13 @@ use crate::error::{Error, fit};
 use lastmeter_base::{Bytes, Duration, Time};
 use std::collections::BTreeMap;
 
-/// Bytes of a packet in each cell.
+/// Bytes of a packet per cell.
 pub const DATA_LEN: usize = 44;
 /// The longest payload, in bytes.
 pub const PAYLOAD_LEN_MAX: usize = 65_535;
 /// The largest multiplexing identifier.
 pub const MID_MAX: u16 = 0x3ff;
-/// A length that aborts.
+/// A length that aborts the packet.
 const LENGTH_ABORT: u8 = 63;
 const HEADER_LEN: usize = 4;
 const TRAILER_LEN: usize = 4;
@@ -57,16 +57,16 @@ pub enum Segment {
     Single,
 }
 
-/// A cell's payload by its fields.
+/// The fields of a cell's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sar {
     /// Which part it is.
     pub segment: Segment,
-    /// Its number, modulo 16.
+    /// Its sequence number, modulo 16.
     pub sequence: u8,
-    /// Whose packet it belongs to.
+    /// The MID of its packet.
     pub mid: u16,
-    /// How many of its 44 bytes count, or 63 to abort.
+    /// How many of its 44 bytes are used, or 63 to abort.
     pub length: u8,
     /// The bytes.
     pub data: [u8; DATA_LEN],
@@ -90,7 +90,7 @@ impl Sar {
         let sequence = (head >> 10) as u8 & 0xf;
         Ok(Sar { segment, sequence, mid: head & MID_MAX, length: t0 >> 2, data: *data })
     }
-    /// The payload with its CRC; bits beyond a field's width are cut off.
+    /// The payload with its CRC; bits beyond a field's width are truncated.
     pub fn emit(&self) -> [u8; PAYLOAD_LEN] {
         let kind = match self.segment {
             Segment::Continuation => 0,
@@ -108,8 +108,8 @@ impl Sar {
     }
 }
 
-/// Cuts a packet into payloads of cells. `tag` must change from packet to packet; `sequence` is
-/// the number of the first cell.
+/// Segments a packet into payloads of cells. `tag` must change from packet to packet; `sequence` is the number of
+/// the first cell.
 ///
 /// # Errors
 /// If the payload is longer than 65,535 bytes or `mid` than ten bits.
@@ -121,7 +121,7 @@ pub fn segment(
 ) -> Result<Vec<[u8; PAYLOAD_LEN]>, Error> {
     let length: u16 = fit(payload.len(), PAYLOAD_LEN_MAX as u64, "AAL3/4 payload length")?;
     let mid = fit(mid.into(), MID_MAX.into(), "AAL3/4 MID")?;
-    // The buffer size to reserve is the length itself in message mode.
+    // In message mode, the buffer size to reserve is the length itself.
     let [l0, l1] = length.to_be_bytes();
     let mut packet = [&[0, tag, l0, l1], payload].concat();
     packet.resize(HEADER_LEN + payload.len().next_multiple_of(4), 0);
@@ -142,19 +142,19 @@ pub fn segment(
     Ok(cells.collect())
 }
 
-/// How a reassembler behaves.
+/// Parameters of a reassembler.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The longest payload accepted, in bytes.
     pub payload_max: usize,
-    /// Packets under way at once; a further one is lost.
+    /// Most packets in progress at once; one more is lost.
     pub partials_max: usize,
-    /// How long a packet may take from its first cell.
+    /// Timeout of a packet, from its first cell.
     pub timeout: Duration,
 }
 
 impl Options {
-    /// Any packet, 256 at once, 1 s (our choice).
+    /// Packets of any length, 256 at once, 1 s (our choice).
     pub const DEFAULT: Options = Options {
         payload_max: PAYLOAD_LEN_MAX,
         partials_max: 256,
@@ -167,32 +167,32 @@ impl Options {
 pub enum Reason {
     /// A cell's CRC is wrong.
     Check,
-    /// A cell is missing, or came twice.
+    /// A cell is missing, or arrived twice.
     Sequence,
-    /// A cell continues a packet that did not begin, or a packet began before another ended.
+    /// A cell continues a packet that did not begin, or a packet began before another one ended.
     Unexpected,
     /// A length in a cell or packet is wrong.
     Length,
     /// Begin and end tag differ.
     Tag,
-    /// The sender gave the packet up.
+    /// The sender aborted the packet.
     Abort,
-    /// Longer than is accepted.
+    /// Longer than permitted.
     TooLong,
-    /// Too many packets under way.
+    /// Too many packets in progress.
     Memory,
-    /// Its time ran out.
+    /// It timed out.
     Timeout,
 }
 
-/// What became of a cell.
+/// The fate of a cell.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// It is part of a packet that is not complete.
     Held,
     /// It completed this packet.
     Packet(Vec<u8>),
-    /// It was lost; a packet under way is lost with it.
+    /// It was lost; a packet in progress is lost with it.
     Lost(Reason),
 }
 
@@ -204,12 +204,12 @@ struct Partial {
     started: Time,
 }
 
-/// The machine.
+/// The reassembler.
 #[derive(Debug)]
 pub struct Reassembler {
     options: Options,
     partials: BTreeMap<(Circuit, u16), Partial>,
-    /// Cells that came in.
+    /// Cells received.
     pub received: u64,
     /// Cells of delivered packets.
     pub delivered: u64,
@@ -218,25 +218,25 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// With nothing under way.
+    /// A reassembler with no packet in progress.
     pub fn new(options: Options) -> Reassembler {
         let (partials, lost) = (BTreeMap::new(), BTreeMap::new());
         Reassembler { options, partials, received: 0, delivered: 0, lost }
     }
-    /// Cells of packets that are not complete.
+    /// Cells of incomplete packets.
     pub fn held(&self) -> u64 {
         self.partials.values().map(|partial| partial.cells).sum()
     }
-    /// Bytes in use by packets that are not complete.
+    /// Bytes in use by incomplete packets.
     pub fn memory(&self) -> Bytes {
         Bytes(self.partials.values().map(|partial| partial.data.capacity() as u64).sum())
     }
-    /// What [`Reassembler::memory`] never exceeds: buffers grow by doubling.
+    /// The bound of [`Reassembler::memory`]: buffers grow by doubling.
     pub fn memory_bound(&self) -> Bytes {
         Bytes(2 * (self.options.partials_max * (PACKET_LEN_MAX + DATA_LEN)) as u64)
     }
 
-    /// Takes the payload of a cell.
+    /// Receives the payload of a cell.
     pub fn receive(&mut self, now: Time, circuit: Circuit, payload: &[u8; PAYLOAD_LEN]) -> Event {
         self.received += 1;
         let Ok(sar) = Sar::parse(payload) else { return self.lose(1, Reason::Check) };
@@ -244,7 +244,7 @@ impl Reassembler {
         let begins = matches!(sar.segment, Segment::Beginning | Segment::Single);
         let partial = match (self.partials.remove(&key), begins) {
             (Some(partial), true) => {
-                // The end of the packet before was lost; this one is good.
+                // The end of the previous packet was lost; this packet is good.
                 self.lose(partial.cells, Reason::Unexpected);
                 self.begin(now, &sar)
             }
@@ -277,7 +277,7 @@ impl Reassembler {
         }
     }
 
-    /// Loses every packet whose time has run out.
+    /// Drops every packet that has timed out.
     pub fn expire(&mut self, now: Time) {
         let timeout = self.options.timeout;
         let due = |partial: &Partial| partial.started + timeout <= now;
@@ -321,7 +321,7 @@ impl Reassembler {
     }
 }
 
-/// The payload of a whole packet.
+/// The payload of a complete packet.
 fn take_apart(packet: &[u8], payload_max: usize) -> Result<&[u8], Reason> {
     let [indicator, begin, b0, b1, rest @ ..] = packet else { return Err(Reason::Length) };
     let Some((body, &[_, end, l0, l1])) = rest.split_last_chunk::<TRAILER_LEN>() else {
@@ -332,7 +332,7 @@ fn take_apart(packet: &[u8], payload_max: usize) -> Result<&[u8], Reason> {
     if *begin != end {
         return Err(Reason::Tag);
     }
-    // An indicator of zero counts lengths in bytes, the only unit that is defined.
+    // Indicator zero means lengths in bytes, the only unit defined.
     if *indicator != 0 || length.next_multiple_of(4) != body.len() || size < length {
         return Err(Reason::Length);
     }

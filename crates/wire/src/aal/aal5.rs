@@ -1,4 +1,4 @@
-//! AAL5: a packet, padding and a trailer, cut into cells of which the last is marked.
+//! AAL5: a packet, padding and a trailer, split into cells of which the last is marked.
 //!
 //! ```text
 //! payload 1..65535 | pad 0..47 | user-to-user 1 | indicator 1 | length 2 | CRC-32 4
@@ -8,7 +8,7 @@
 //! A length of zero aborts: I.363.5 sends it in place of an abandoned PDU, so no user packet is empty.
 //! The CRC is computed over the whole PDU at once; [`super::reassembly`] receives.
 //!
-//! Source: ITU-T I.363.5 (08/96) §9.2; RFC 2684 for what is carried.
+//! Source: ITU-T I.363.5 (08/96) §9.2; RFC 2684 for the contents.
 //!
 //! ```
 //! use lastmeter_wire::aal::aal5;
@@ -28,12 +28,11 @@ pub const PAYLOAD_LEN_MAX: usize = 65_535;
 pub const TRAILER_LEN: usize = 8;
 /// The longest PDU: 1366 cells.
 pub const PDU_LEN_MAX: usize = pdu_len(PAYLOAD_LEN_MAX);
-/// What IP assumes of AAL5 where nothing else is agreed (RFC 2225 §7).
+/// The default MTU of IP over AAL5 (RFC 2225 §7).
 pub const MTU_DEFAULT: usize = 9180;
 /// Bytes of the CRC at the end of the trailer.
 pub(super) const CHECK_LEN: usize = 4;
-/// The trailer's bytes before the CRC, and the padding, at most: what does not come from the
-/// payload.
+/// Most bytes that do not come from the payload: the trailer before the CRC, and the padding.
 const TAIL_LEN_MAX: usize = 2 * PAYLOAD_LEN;
 
 /// Bytes of the PDU that carries `payload_len` bytes.
@@ -45,7 +44,7 @@ pub const fn cells(payload_len: usize) -> usize {
     pdu_len(payload_len) / PAYLOAD_LEN
 }
 
-/// A PDU taken apart.
+/// The fields of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pdu<'a> {
     /// The packet.
@@ -59,11 +58,11 @@ pub struct Pdu<'a> {
 /// What is wrong with a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// The check does not match.
+    /// The CRC does not match.
     Check,
     /// The length does not agree with the number of cells.
     Length,
-    /// The length is zero: the sender gave the packet up.
+    /// The length is zero: the sender aborted.
     Abort,
 }
 
@@ -79,10 +78,10 @@ impl From<Fault> for Error {
     }
 }
 
-/// The packet in a whole PDU.
+/// The packet in a complete PDU.
 ///
 /// # Errors
-/// If the check or the length is wrong, or the sender aborted.
+/// If the CRC or the length is wrong, or the sender aborted.
 pub fn parse(pdu: &[u8]) -> Result<Pdu<'_>, Fault> {
     if crc32(pdu) != CRC32_RESIDUE {
         return Err(Fault::Check);
@@ -90,7 +89,7 @@ pub fn parse(pdu: &[u8]) -> Result<Pdu<'_>, Fault> {
     take_apart(pdu)
 }
 
-/// The packet in a PDU whose check is judged elsewhere.
+/// The packet in a PDU whose CRC is checked elsewhere.
 pub(super) fn take_apart(pdu: &[u8]) -> Result<Pdu<'_>, Fault> {
     let Some((body, &[user, indicator, l0, l1, ..])) = pdu.split_last_chunk::<TRAILER_LEN>() else {
         return Err(Fault::Length);
@@ -105,8 +104,8 @@ pub(super) fn take_apart(pdu: &[u8]) -> Result<Pdu<'_>, Fault> {
     Ok(Pdu { payload: &body[..len], user, indicator })
 }
 
-/// What follows the whole cells of a payload: its remainder, padding, and the trailer without
-/// its check. Returns the bytes and how many of them count.
+/// What follows the whole cells of a payload: its remainder, padding, and the trailer without its CRC. Returns the
+/// bytes and how many of them are used.
 pub(super) fn tail(payload: &[u8], user: u8) -> Result<([u8; TAIL_LEN_MAX], usize), Error> {
     let length: u16 = fit(payload.len(), PAYLOAD_LEN_MAX as u64, "AAL5 payload length")?;
     if payload.is_empty() {
@@ -121,7 +120,7 @@ pub(super) fn tail(payload: &[u8], user: u8) -> Result<([u8; TAIL_LEN_MAX], usiz
     Ok((tail, len))
 }
 
-/// A whole PDU with the user-to-user byte `user`.
+/// A complete PDU with the user-to-user byte `user`.
 ///
 /// # Errors
 /// If the payload is empty or longer than 65,535 bytes.
@@ -143,7 +142,7 @@ fn check(whole: &[u8], tail: &[u8]) -> u32 {
     crc.value()
 }
 
-/// Cuts packets into the cells of one circuit.
+/// Segments packets into the cells of one circuit.
 ///
 /// ```
 /// use lastmeter_wire::aal::aal5::Segmenter;
@@ -159,12 +158,12 @@ fn check(whole: &[u8], tail: &[u8]) -> u32 {
 pub struct Segmenter {
     /// Header and error control of every cell but the last.
     middle: [u8; 5],
-    /// Of the last.
+    /// The same for the last cell.
     last: [u8; 5],
 }
 
 impl Segmenter {
-    /// For cells with this header; its payload type is ours to set, its congestion bit is kept.
+    /// A segmenter for cells with this header; its payload type is replaced, its congestion bit is kept.
     ///
     /// # Errors
     /// If the header does not fit the interface.
@@ -186,7 +185,7 @@ impl Segmenter {
     pub fn segment(&self, payload: &[u8], user: u8, cells: &mut Vec<Cell>) -> Result<(), Error> {
         let _ = tail(payload, user)?;
         let start = cells.len();
-        // Filled and then overwritten in place: building each cell aside and moving it costs more.
+        // Filled and then overwritten in place: building each cell separately and moving it costs more.
         cells.resize(start + self::cells(payload.len()), Cell([0; CELL_LEN]));
         let written = self.segment_into(payload, user, &mut cells[start..]);
         if written.is_err() {
@@ -195,12 +194,11 @@ impl Segmenter {
         written.map(|_| ())
     }
 
-    /// Writes the cells of one packet over the first of `cells`, as into an adapter's ring, and
-    /// returns how many.
+    /// Writes the cells of one packet over the first of `cells`, as into an adapter's ring, and returns how many
+    /// there are.
     ///
     /// # Errors
-    /// If the payload is empty or longer than 65,535 bytes, or `cells` are too few; they are then
-    /// unchanged.
+    /// If the payload is empty or longer than 65,535 bytes, or there are too few `cells`; they are then unchanged.
     pub fn segment_into(
         &self,
         payload: &[u8],
@@ -219,7 +217,7 @@ impl Segmenter {
         };
         let (whole, _) = payload.as_chunks::<PAYLOAD_LEN>();
         let (front, back) = cells.split_at_mut(whole.len());
-        // Before the CRC: copying overlaps with fetching the payload, the CRC then finds it near.
+        // Before the CRC: copying overlaps with fetching the payload, and the CRC then finds it in a near cache.
         self.fill(front, whole);
         let check = check(whole.as_flattened(), &tail[..len - CHECK_LEN]);
         tail[len - CHECK_LEN..len].copy_from_slice(&check.to_be_bytes());
@@ -228,7 +226,7 @@ impl Segmenter {
         Ok(count)
     }
 
-    /// Appends a PDU that is whole already. What follows its last 48 bytes is not sent.
+    /// Appends a complete PDU. Bytes after its last multiple of 48 are not sent.
     pub fn segment_pdu(&self, pdu: &[u8], cells: &mut Vec<Cell>) {
         let (chunks, _) = pdu.as_chunks();
         let start = cells.len();
@@ -259,7 +257,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn knows_the_vectors_of_the_standard() {
+    fn agrees_with_the_test_vectors_of_the_standard() {
         let counting: Vec<u8> = (1..=40).collect();
         let cases: [(&[u8], u32); 3] =
             [(&[0; 40], 0x864d_7f99), (&[0xff; 40], 0xc55e_457a), (&counting, 0xbf67_1ed0)];
@@ -277,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_cannot_be_sent() {
+    fn refuses_payloads_that_cannot_be_sent() {
         assert!(emit(&[], 0).is_err());
         assert!(emit(&[0; PAYLOAD_LEN_MAX + 1], 0).is_err());
         assert_eq!(emit(&[0; PAYLOAD_LEN_MAX], 0).unwrap().len(), PDU_LEN_MAX);
     }
 
     #[test]
-    fn knows_an_abort_from_a_wrong_length() {
+    fn distinguishes_an_abort_from_a_wrong_length() {
         let mut pdu = emit(&[1; 100], 0).unwrap();
         let at = pdu.len();
         let mut set_length = |length: u16| {
@@ -294,7 +292,7 @@ mod tests {
             parse(&pdu).map(|pdu| pdu.payload.len())
         };
         assert_eq!(set_length(0), Err(Fault::Abort));
-        assert_eq!(set_length(88), Err(Fault::Length), "88 bytes need one cell less");
+        assert_eq!(set_length(88), Err(Fault::Length), "88 bytes need one cell fewer");
         assert_eq!(set_length(89), Ok(89));
         assert_eq!(set_length(136), Ok(136));
         assert_eq!(set_length(137), Err(Fault::Length));

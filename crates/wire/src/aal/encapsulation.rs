@@ -29,12 +29,12 @@ const OUI_BRIDGED: [u8; 3] = [0x00, 0x80, 0xc2];
 const PID_ETHERNET_WITH_FCS: u16 = 0x0001;
 const PID_ETHERNET: u16 = 0x0007;
 const PID_BPDU: u16 = 0x000e;
-/// What a bridged Ethernet frame is aligned by.
+/// Padding that aligns a bridged Ethernet frame.
 const BRIDGE_PAD: [u8; 2] = [0, 0];
 /// LLC, organisation, protocol.
 pub const SNAP_LEN: usize = 8;
 
-/// What an LLC header says follows.
+/// What follows an LLC header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Llc {
     /// A routed packet of an EtherType.
@@ -43,7 +43,7 @@ pub enum Llc {
     Iso,
     /// An Ethernet frame.
     Bridged {
-        /// Whether its check sequence follows it.
+        /// Whether its frame check sequence follows it.
         fcs: bool,
     },
     /// A spanning tree message.
@@ -65,8 +65,8 @@ impl Llc {
     /// Routed IPv6.
     pub const IPV6: Llc = Llc::Routed(0x86dd);
 
-    /// What follows, and its bytes. Bytes of padding before a frame are passed over whatever their
-    /// value, as RFC 2684 §5.2 does not ask for zeros.
+    /// The protocol of the packet, and its bytes. Padding before a frame is skipped whatever its value, since RFC
+    /// 2684 §5.2 does not require zeros.
     ///
     /// # Errors
     /// If the bytes end early or the LLC header is neither SNAP's nor ISO's.
@@ -114,12 +114,12 @@ impl Llc {
     }
 }
 
-/// What every packet of a circuit holds where that is agreed and not sent (RFC 2684 §6).
+/// The protocol of all packets of a circuit, if it is configured and not sent (RFC 2684 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Multiplexed {
-    /// A routed packet, straight in the PDU.
+    /// A routed packet, directly in the PDU.
     Routed,
-    /// An Ethernet frame behind two bytes of padding.
+    /// An Ethernet frame after two bytes of padding.
     Bridged,
 }
 
@@ -127,14 +127,14 @@ impl Multiplexed {
     /// The packet or frame.
     ///
     /// # Errors
-    /// If a bridged frame's padding is cut short.
+    /// If the padding of a bridged frame is truncated.
     pub fn parse(self, payload: &[u8]) -> Result<&[u8], Error> {
         match self {
             Multiplexed::Routed => Ok(payload),
             Multiplexed::Bridged => Ok(split::<2>(payload, "bridged padding")?.1),
         }
     }
-    /// Appends what comes before the packet or frame.
+    /// Appends what precedes the packet or frame.
     pub fn emit(self, out: &mut Vec<u8>) {
         match self {
             Multiplexed::Routed => {}

@@ -1,4 +1,4 @@
-//! The layout of cells and reassembled PDUs in capture records, as read by Wireshark.
+//! The layout of cells and reassembled PDUs in capture records, as Wireshark reads it.
 //!
 //! | link type                  | what comes before the data                                     |
 //! |----------------------------|----------------------------------------------------------------|
@@ -17,21 +17,21 @@ use super::{Cell, Circuit, HEADER_LEN};
 use crate::error::{Error, fit, split};
 use lastmeter_base::Time;
 
-/// Bytes before a SunATM payload.
+/// Bytes before the payload in a SunATM record.
 pub const SUNATM_LEN: usize = 4;
-/// Set where the packet was sent rather than received.
+/// Set if the packet was sent rather than received.
 const SUNATM_SENT: u8 = 0x80;
-/// Bytes before an ERF record's data.
+/// Bytes before the data in an ERF record.
 pub const ERF_LEN: usize = 16;
 const ERF_ATM: u8 = 3;
 const ERF_AAL5: u8 = 4;
 /// Variable length.
 const ERF_FLAGS: u8 = 4;
 
-/// What a SunATM packet holds.
+/// Contents of a SunATM packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Nothing that it names.
+    /// Unspecified.
     Unknown,
     /// LAN emulation.
     Lane,
@@ -100,7 +100,7 @@ impl Sunatm {
     }
 }
 
-/// A record that holds one cell, without its error control.
+/// A record with one cell, without its header error control.
 pub fn emit_erf_cell(at: Time, cell: &Cell) -> [u8; ERF_LEN + HEADER_LEN + 48] {
     let mut record = [0; ERF_LEN + HEADER_LEN + 48];
     let len = record.len() as u16;
@@ -110,18 +110,18 @@ pub fn emit_erf_cell(at: Time, cell: &Cell) -> [u8; ERF_LEN + HEADER_LEN + 48] {
     record
 }
 
-/// A record that holds a whole AAL5 PDU, trailer included, behind the header of its last cell.
+/// A record with a complete AAL5 PDU, trailer included, after the header of its last cell.
 ///
 /// # Errors
-/// If it does not fit the format's 16 bits of length.
+/// If it does not fit into the format's 16-bit length.
 pub fn emit_erf_aal5(at: Time, header: [u8; HEADER_LEN], pdu: &[u8]) -> Result<Vec<u8>, Error> {
     let len: u16 = fit(ERF_LEN + HEADER_LEN + pdu.len(), 0xffff, "ERF record length")?;
     Ok([&erf_header(at, ERF_AAL5, len)[..], &header, pdu].concat())
 }
 
 fn erf_header(at: Time, kind: u8, len: u16) -> [u8; ERF_LEN] {
-    // Seconds in the upper half, binary fractions of a second in the lower, least significant
-    // byte first; everything else is most significant first.
+    // Seconds in the upper half, binary fractions of a second in the lower half, least significant byte first; all
+    // other fields have the most significant byte first.
     let stamp = (u128::from(at.as_ps()) << 32) / 1_000_000_000_000;
     let mut header = [0; ERF_LEN];
     header[..8].copy_from_slice(&(stamp as u64).to_le_bytes());

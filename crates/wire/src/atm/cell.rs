@@ -25,12 +25,12 @@ pub const PAYLOAD_LEN: usize = 48;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cell(pub [u8; CELL_LEN]);
 
-/// What a cell is for.
+/// The purpose of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Fills the line where there is nothing to send; made by the physical layer.
+    /// Fills the line when there is nothing to send; inserted by the physical layer.
     Idle,
-    /// Carries nothing; made by the ATM layer.
+    /// Carries nothing; inserted by the ATM layer.
     Unassigned,
     /// For the physical layer's own operation and maintenance.
     PhysicalLayer,
@@ -38,21 +38,21 @@ pub enum Kind {
     OamPath {
         /// Its header.
         header: Header,
-        /// From end to end rather than over one segment.
+        /// End to end, rather than over one segment.
         end_to_end: bool,
     },
     /// Operation and maintenance of a channel (F5), by its payload type.
     OamChannel {
         /// Its header.
         header: Header,
-        /// From end to end rather than over one segment.
+        /// End to end, rather than over one segment.
         end_to_end: bool,
     },
     /// Resource management.
     ResourceManagement(Header),
     /// Payload type 7.
     Reserved(Header),
-    /// Data of a user, signalling and management channels included.
+    /// User data, including signalling and management channels.
     User(Header),
 }
 
@@ -69,7 +69,7 @@ impl Cell {
     pub fn new(header: &Header, at: Interface, payload: &[u8; PAYLOAD_LEN]) -> Result<Cell, Error> {
         Ok(Cell::with_header(header.emit(at)?, payload))
     }
-    /// A cell with an emitted header, whose error control is computed.
+    /// A cell with an emitted header; its error control is computed.
     pub fn with_header(header: [u8; HEADER_LEN], payload: &[u8; PAYLOAD_LEN]) -> Cell {
         let mut bytes = [0; CELL_LEN];
         bytes[..HEADER_LEN].copy_from_slice(&header);
@@ -80,7 +80,7 @@ impl Cell {
     /// The first cell of `bytes` and the rest.
     ///
     /// # Errors
-    /// If there are fewer than 53 bytes. The error control is not looked at.
+    /// If there are fewer than 53 bytes. The error control is not checked.
     pub fn parse(bytes: &[u8]) -> Result<(Cell, &[u8]), Error> {
         let (cell, rest) = split::<CELL_LEN>(bytes, "ATM cell")?;
         Ok((Cell(*cell), rest))
@@ -98,7 +98,7 @@ impl Cell {
         let [a, b, c, d, check, ..] = self.0;
         [a, b, c, d, check]
     }
-    /// The header by its fields.
+    /// The fields of the header.
     pub fn header(&self, at: Interface) -> Header {
         Header::parse(self.header_bytes(), at)
     }
@@ -112,7 +112,7 @@ impl Cell {
         syndrome(self.checked_header()) == 0
     }
 
-    /// What the cell is for, by the header's values that I.361 §2.2.1 sets aside.
+    /// The purpose of the cell, by the header values that I.361 §2.2.1 reserves.
     pub fn kind(&self, at: Interface) -> Kind {
         let header = self.header(at);
         let nowhere = header.circuit.vpi == 0 && header.circuit.vci == 0;

@@ -6,10 +6,9 @@
 //!   ^---------------------ALPHA in a row do not-------------------'
 //! ```
 //!
-//! Bytes in, cells out; `Slide::Bit` finds cells that do not start on a byte. In `SYNC` the
-//! receiver of [`super::hec`] repairs and discards; before it nothing is delivered. Payloads are
-//! scrambled on real lines so that they do not look like headers; scrambling is the physical
-//! layer's and is not done here.
+//! Bytes in, cells out; `Slide::Bit` finds cells that are not aligned to bytes. In `SYNC`, the receiver of
+//! [`super::hec`] corrects and discards; before that, nothing is delivered. On real lines, payloads are scrambled
+//! so that they do not look like headers; scrambling belongs to the physical layer and is not done here.
 //!
 //! Source: ITU-T I.432.1 (02/99) §4.3.3, ALPHA 7 and DELTA 6 for links on SDH.
 //!
@@ -20,7 +19,7 @@
 //! let mut delineator = Delineator::new(Options::I_432);
 //! let mut cells = 0;
 //! delineator.receive(&stream, |cell| cells += usize::from(*cell == Cell::IDLE));
-//! assert_eq!(cells, 13, "one found, six to be sure");
+//! assert_eq!(cells, 13, "one to find it, six to confirm");
 //! ```
 
 use super::hec::{Checked, Receiver, syndrome};
@@ -29,22 +28,22 @@ use super::{CELL_LEN, Cell, PAYLOAD_LEN};
 /// How a hunt continues when a header does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slide {
-    /// By one bit: nothing is known of the line.
+    /// By one bit: nothing is known about the line.
     Bit,
-    /// By one byte: the line keeps bytes together, as SONET does.
+    /// By one byte: the line preserves byte boundaries, as SONET does.
     Byte,
 }
 
-/// How a delineator behaves.
+/// Parameters of a delineator.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Wrong headers in a row that end synchronisation.
+    /// ALPHA: consecutive wrong headers that end synchronisation.
     pub alpha: u32,
-    /// Right headers in a row, after the first, that begin it.
+    /// DELTA: consecutive correct headers, after the first, that establish it.
     pub delta: u32,
     /// How to hunt.
     pub slide: Slide,
-    /// Whether single wrong bits are repaired.
+    /// Whether single wrong bits are corrected.
     pub correct: bool,
 }
 
@@ -56,21 +55,21 @@ impl Options {
 /// State of a delineator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Looks for a header at every position.
+    /// HUNT: looks for a header at every position.
     Hunt,
-    /// Has found `right` headers at the distance of a cell.
+    /// PRESYNC: has found `right` headers, one cell apart.
     Presync {
-        /// Right headers after the first.
+        /// Correct headers after the first.
         right: u32,
     },
-    /// Delivers cells; the last `wrong` headers were wrong.
+    /// SYNC: delivers cells; the last `wrong` headers were wrong.
     Sync {
-        /// Wrong headers in a row.
+        /// Consecutive wrong headers.
         wrong: u32,
     },
 }
 
-/// The machine.
+/// The delineator.
 #[derive(Debug)]
 pub struct Delineator {
     options: Options,
@@ -78,12 +77,12 @@ pub struct Delineator {
     receiver: Receiver,
     /// The last 40 bits, newest lowest.
     window: u64,
-    /// Bits still to come before the window is looked at.
+    /// Bits to receive before the window is checked.
     wait: u32,
-    /// Bytes of the current cell while in step.
+    /// Bytes of the current cell while synchronised.
     cell: [u8; CELL_LEN],
     have: usize,
-    /// Bits that came since the last whole byte of the cell.
+    /// Bits received since the last whole byte of the cell.
     spare: u32,
     /// Times that synchronisation was lost.
     pub losses: u64,
@@ -109,16 +108,16 @@ impl Delineator {
             losses: 0,
         }
     }
-    /// Its position.
+    /// The state.
     pub fn state(&self) -> State {
         self.state
     }
-    /// What error control repaired and discarded while in step.
+    /// Counts of error control while synchronised: corrected and discarded.
     pub fn header_errors(&self) -> Receiver {
         self.receiver
     }
 
-    /// Takes the next bytes of the line and hands every cell found to `deliver`.
+    /// Receives bytes from the line and passes every cell found to `deliver`.
     pub fn receive(&mut self, bytes: &[u8], mut deliver: impl FnMut(&Cell)) {
         for &byte in bytes {
             if self.spare == 0 && self.state != State::Hunt {
@@ -155,7 +154,7 @@ impl Delineator {
         };
     }
 
-    /// One byte of a cell whose start is known.
+    /// One byte of a cell with a known start.
     fn take_byte(&mut self, byte: u8, deliver: &mut impl FnMut(&Cell)) {
         self.cell[self.have] = byte;
         self.have += 1;
@@ -164,7 +163,7 @@ impl Delineator {
         }
         if self.have == CELL_LEN {
             self.have = 0;
-            // A header that was neither right nor repaired is still wrong.
+            // A header that was neither correct nor corrected is still wrong.
             if matches!(self.state, State::Sync { .. }) && self.deliverable() {
                 deliver(&Cell(self.cell));
             }
@@ -205,7 +204,7 @@ impl Delineator {
         }
     }
 
-    /// Hunts on from the next bit: the header just read may overlap the right one.
+    /// Resumes the hunt at the next bit: the header just read may overlap the correct one.
     fn hunt(&mut self) {
         self.state = State::Hunt;
         let [a, b, c, d, check, ..] = self.cell;

@@ -13,7 +13,7 @@ use crate::error::Error;
 pub const HEADER_LEN: usize = 4;
 /// Meta-signalling.
 pub const VCI_META_SIGNALLING: u16 = 1;
-/// Operation and maintenance of a path, segment by segment (F4).
+/// Operation and maintenance of a path, per segment (F4).
 pub const VCI_OAM_SEGMENT: u16 = 3;
 /// Operation and maintenance of a path, end to end (F4).
 pub const VCI_OAM_END_TO_END: u16 = 4;
@@ -36,9 +36,9 @@ pub enum Interface {
 /// A virtual circuit on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Circuit {
-    /// Path, 8 bits at a user interface and 12 within the network.
+    /// VPI, 8 bits at a user interface and 12 within the network.
     pub vpi: u16,
-    /// Channel.
+    /// VCI.
     pub vci: u16,
 }
 
@@ -47,12 +47,12 @@ pub struct Circuit {
 pub enum PayloadType {
     /// User data.
     User {
-        /// Passed a congested node (EFCI).
+        /// Passed through a congested node (EFCI).
         congested: bool,
         /// ATM-user-to-ATM-user indication: the last cell of an AAL5 PDU.
         last: bool,
     },
-    /// Operation and maintenance of a channel, segment by segment (F5).
+    /// Operation and maintenance of a channel, per segment (F5).
     OamSegment,
     /// Operation and maintenance of a channel, end to end (F5).
     OamEndToEnd,
@@ -100,20 +100,20 @@ pub struct Header {
     pub gfc: u8,
     /// The circuit.
     pub circuit: Circuit,
-    /// What the payload is.
+    /// The type of the payload.
     pub payload_type: PayloadType,
-    /// Cell loss priority: drop this one first.
+    /// Cell loss priority: cells with this set are dropped first.
     pub clp: bool,
 }
 
 impl Header {
-    /// Of user data that met no congestion, not the last cell of a PDU.
+    /// The header of user data without congestion, not the last cell of a PDU.
     pub fn data(circuit: Circuit) -> Header {
         let payload_type = PayloadType::User { congested: false, last: false };
         Header { gfc: 0, circuit, payload_type, clp: false }
     }
 
-    /// Every four bytes are a header.
+    /// Any four bytes are a valid header.
     pub fn parse(bytes: [u8; HEADER_LEN], at: Interface) -> Header {
         let word = u32::from_be_bytes(bytes);
         let (gfc, vpi) = match at {
@@ -129,8 +129,7 @@ impl Header {
     }
 
     /// # Errors
-    /// If the path has more bits than the interface, or flow control is requested where there is
-    /// none.
+    /// If the path has more bits than the interface permits, or flow control is set where there is none.
     pub fn emit(&self, at: Interface) -> Result<[u8; HEADER_LEN], Error> {
         let (gfc_max, vpi_max) = match at {
             Interface::Uni => (0xf, 0xff),
@@ -153,13 +152,13 @@ impl Header {
     }
 }
 
-/// Changes the channel in a header and leaves every other bit unchanged.
+/// Changes the VCI in a header and leaves every other bit unchanged.
 pub fn rewrite_vci(header: [u8; HEADER_LEN], vci: u16) -> [u8; HEADER_LEN] {
     let word = u32::from_be_bytes(header);
     (word & !(0xffff << 4) | u32::from(vci) << 4).to_be_bytes()
 }
 
-/// The channel that a header names, at either interface.
+/// The VCI in a header, at either interface.
 pub fn vci(header: [u8; HEADER_LEN]) -> u16 {
     (u32::from_be_bytes(header) >> 4) as u16
 }

@@ -1,8 +1,8 @@
-//! Header error control: one byte that delineates cells and repairs single bits.
+//! Header error control: one byte that delineates cells and corrects single-bit errors.
 //!
 //! | mode       | no error            | one bit wrong         | more bits wrong      |
 //! |------------|---------------------|-----------------------|----------------------|
-//! | correction | accept              | repair, go to detection | discard, go to detection |
+//! | correction | accept              | correct, go to detection | discard, go to detection |
 //! | detection  | accept, go to correction | discard          | discard              |
 //!
 //! Source: ITU-T I.432.1 (02/99) §4.3.2, with the coset 01010101 added before sending.
@@ -18,13 +18,13 @@
 use super::HEADER_LEN;
 use crate::crc::CRC8_TABLE;
 
-/// Added to the CRC so that a slipped bit is noticed in a run of zeros.
+/// Added to the CRC so that bit slips are detected in a run of zeros.
 pub const COSET: u8 = 0x55;
 /// Bits of a header with its error control.
 const BITS: usize = 40;
 
-/// `TABLES[i]` is the share of the byte that `i` bytes follow: the CRC is linear, so that the four
-/// shares are looked up side by side and added.
+/// `TABLES[i]` is the contribution of a byte followed by `i` others: the CRC is linear, so the four contributions
+/// are looked up in parallel and added.
 const TABLES: [[u8; 256]; HEADER_LEN] = {
     let mut tables = [CRC8_TABLE; HEADER_LEN];
     let mut place = 1;
@@ -46,20 +46,20 @@ pub fn hec(header: [u8; HEADER_LEN]) -> u8 {
     TABLES[3][a] ^ TABLES[2][b] ^ TABLES[1][c] ^ TABLES[0][d] ^ COSET
 }
 
-/// Zero where header and error control agree.
+/// Zero if header and error control agree.
 #[inline]
 pub fn syndrome(header: [u8; 5]) -> u8 {
     let [a, b, c, d, check] = header;
     hec([a, b, c, d]) ^ check
 }
 
-/// Which bit, counted from the first that is sent, a syndrome blames if only one is wrong.
+/// The bit that a syndrome identifies if only one is wrong, counted from the first one sent.
 const BLAMED: [Option<u8>; 256] = {
     let mut blamed = [None; 256];
     let mut bit = 0;
     while bit < BITS {
         let value = 0x80u8 >> (bit % 8);
-        // A wrong bit of the check itself is its own syndrome.
+        // A wrong bit of the HEC itself is its own syndrome.
         let syndrome = if bit < 32 { TABLES[3 - bit / 8][value as usize] } else { value };
         blamed[syndrome as usize] = Some(bit as u8);
         bit += 1;
@@ -67,12 +67,12 @@ const BLAMED: [Option<u8>; 256] = {
     blamed
 };
 
-/// What became of a header.
+/// The result of checking a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// It was right.
+    /// It was correct.
     Accepted,
-    /// One bit was wrong; this is the header with that bit repaired.
+    /// One bit was wrong; this is the corrected header.
     Corrected([u8; HEADER_LEN]),
     /// The cell must be discarded.
     Discarded,
@@ -81,18 +81,18 @@ pub enum Checked {
 /// The receiver's two modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receiver {
-    /// Whether the last header had an error, so that this one is not repaired.
+    /// Detection mode: the last header had an error, so this one is not corrected.
     pub detecting: bool,
-    /// Never repairs: for links whose errors come in bursts.
+    /// Never corrects: for links with burst errors.
     pub detect_only: bool,
-    /// Headers repaired.
+    /// Headers corrected.
     pub corrected: u64,
     /// Cells discarded.
     pub discarded: u64,
 }
 
 impl Receiver {
-    /// Judges one header with its error control.
+    /// Checks one header with its error control.
     #[inline]
     pub fn check(&mut self, header: [u8; 5]) -> Checked {
         let syndrome = syndrome(header);
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_the_vectors_of_the_standard() {
+    fn agrees_with_the_test_vectors_of_the_standard() {
         let cases = [
             (0x0000_0000, 0x55),
             (0x0000_0001, 0x52),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn repairs_every_single_bit_and_then_only_detects() {
+    fn corrects_every_single_bit_error_and_then_only_detects() {
         for header in [0, 0x50, 0xffff_ffff, 0x1234_5678] {
             for bit in 0..BITS {
                 let mut receiver = Receiver::default();
@@ -167,7 +167,7 @@ mod tests {
                 let wrong = received(sent(0x1234_5678) ^ 1 << first ^ 1 << second);
                 let mut receiver = Receiver { detecting: true, ..Receiver::default() };
                 assert_eq!(receiver.check(wrong), Checked::Discarded);
-                // The code's distance is 4: two wrong bits never look like one.
+                // The code has distance 4: two wrong bits never look like one.
                 let mut receiver = Receiver::default();
                 assert_eq!(receiver.check(wrong), Checked::Discarded);
             }

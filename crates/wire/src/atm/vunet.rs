@@ -5,12 +5,12 @@
 //!                      | words 2 to 13: payload 48
 //! ```
 //!
-//! Fourteen words of 32 bits, so that a port of 32 or 64 bits moves whole words. No hop checks the
-//! error control; the source may precompute it so that a link to an ATM network need not. A link looks
-//! up a cell's VCI, replaces it, and leaves every other bit unchanged.
+//! The cell has fourteen words of 32 bits, so a port of 32 or 64 bits moves whole words. No hop checks the error
+//! control; the source may precompute it so that a link to an ATM network need not. A link looks up a cell's VCI,
+//! replaces it, and leaves every other bit unchanged.
 //!
-//! The writer of a cell into a switch selects the output port with four bits; a link takes them from
-//! its table (§3.1.2).
+//! The device that writes a cell into a switch selects the output port with four bits; a link takes them from its
+//! table (§3.1.2).
 //!
 //! Source: the VuNet description in the Aurora report, §3.1. The order of the bytes within word 1
 //! is our choice: error control first, so that the first five bytes are those of an ATM cell, and
@@ -30,13 +30,13 @@ use crate::error::{Error, split};
 
 /// Bytes of a VuNet cell.
 pub const VUNET_CELL_LEN: usize = 56;
-/// Where its error control is, if it was computed.
+/// Offset of its error control, if computed.
 const CHECK_AT: usize = HEADER_LEN;
-/// Where the port is, by which it leaves the switch.
+/// Offset of the port by which it leaves the switch.
 const PORT_AT: usize = CHECK_AT + 3;
-/// The largest number of a port: the tables of links have four bits for it.
+/// The largest port number: the tables of links have four bits for it.
 pub const PORT_MAX: u8 = 0xf;
-/// Where its payload starts.
+/// Offset of its payload.
 const PAYLOAD_AT: usize = VUNET_CELL_LEN - PAYLOAD_LEN;
 
 /// A cell as VuNet switches it.
@@ -44,7 +44,7 @@ const PAYLOAD_AT: usize = VUNET_CELL_LEN - PAYLOAD_LEN;
 pub struct VunetCell(pub [u8; VUNET_CELL_LEN]);
 
 impl VunetCell {
-    /// A cell with its error control computed ahead, or zero in its place.
+    /// A cell with its error control computed in advance, or zero instead.
     pub fn new(
         header: [u8; HEADER_LEN],
         payload: &[u8; PAYLOAD_LEN],
@@ -73,28 +73,28 @@ impl VunetCell {
     pub fn payload(&self) -> &[u8; PAYLOAD_LEN] {
         self.0[PAYLOAD_AT..].first_chunk().expect("a cell holds 48 bytes of payload")
     }
-    /// The channel that a link looks up.
+    /// The VCI that a link looks up.
     pub fn vci(&self) -> u16 {
         vci(self.header_bytes())
     }
 
-    /// Gives the cell another channel, as a link does. All other bits stay, an error control that
-    /// was computed ahead too: it belongs to the header that leaves VuNet.
+    /// Gives the cell another VCI, as a link does. All other bits are unchanged, including error control computed
+    /// in advance: it belongs to the header that leaves VuNet.
     pub fn rewrite_vci(&mut self, vci: u16) {
         let header = rewrite_vci(self.header_bytes(), vci);
         self.0[..HEADER_LEN].copy_from_slice(&header);
     }
 
-    /// The port of the switch by which it leaves.
+    /// The port by which it leaves the switch.
     pub fn port(&self) -> u8 {
         self.0[PORT_AT] & PORT_MAX
     }
-    /// Says by which port of the next switch it leaves; the lower four bits count.
+    /// Sets the port by which it leaves the next switch; the lower four bits are used.
     pub fn set_port(&mut self, port: u8) {
         self.0[PORT_AT] = port & PORT_MAX;
     }
 
-    /// Into VuNet: the three bytes that follow the error control are zero.
+    /// ATM to VuNet: the three bytes after the error control are zero.
     pub fn from_atm(cell: &Cell) -> VunetCell {
         let mut bytes = [0; VUNET_CELL_LEN];
         let split = HEADER_LEN + 1;
@@ -102,7 +102,7 @@ impl VunetCell {
         bytes[PAYLOAD_AT..].copy_from_slice(&cell.0[split..]);
         VunetCell(bytes)
     }
-    /// Out of VuNet, with the error control that the source computed.
+    /// VuNet to ATM, with the error control that the source computed.
     pub fn to_atm(&self) -> Cell {
         let mut bytes = [0; CELL_LEN];
         let split = HEADER_LEN + 1;
@@ -110,8 +110,8 @@ impl VunetCell {
         bytes[split..].copy_from_slice(self.payload());
         Cell(bytes)
     }
-    /// Out of VuNet, with the error control computed here, as AVlink does for cells whose VCI
-    /// changed on the way.
+    /// VuNet to ATM, with the error control computed here, as in AVlink for cells whose VCI has changed on the
+    /// way.
     pub fn to_atm_checked(&self) -> Cell {
         Cell::with_header(self.header_bytes(), self.payload())
     }

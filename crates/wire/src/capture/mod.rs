@@ -6,17 +6,17 @@
 //!                                                            link type and clock resolution
 //! ```
 //!
-//! [`Reader`] reads both from any [`std::io::Read`] and holds one record at a time: memory is bounded by
-//! [`RECORD_LEN_MAX`] whatever the file's length. Errors in a file are reported with the record number and
-//! the byte offset. [`Writer`] writes both, with nanosecond timestamps.
+//! [`Reader`] reads both from any [`std::io::Read`] and holds one record at a time, so memory is bounded by
+//! [`RECORD_LEN_MAX`] whatever the file's length. Errors in a file are reported with the record number and the
+//! byte offset. [`Writer`] writes both, with nanosecond timestamps.
 //!
 //! Source: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng; link types from
-//! draft-ietf-opsawg-pcaplinktype. Deviation: a record whose captured part is longer than its
-//! length on the wire is kept, and its length on the wire raised to match, as some tools write
-//! such records; everything else that breaks the format is an error.
+//! draft-ietf-opsawg-pcaplinktype. Deviation: if the captured part of a record is longer than its length on the
+//! wire, the record is kept and its length on the wire raised to match, since some tools write such records. Any
+//! other violation of the format is an error.
 //!
-//! Not a library, because the existing ones read whole blocks of any length into one buffer, do not apply
-//! an interface's clock resolution, and cannot say where a file is malformed.
+//! We use no library, because the existing ones read whole blocks of any length into one buffer, do not apply an
+//! interface's clock resolution, and cannot say where a file is malformed.
 //!
 //! ```
 //! use lastmeter_base::{Bytes, Time};
@@ -45,10 +45,10 @@ pub use writer::Writer;
 use lastmeter_base::{Bytes, Duration};
 use std::fmt;
 
-/// The longest captured part of a record that is read, in bytes: the longest that the usual tools
-/// write. A longer one is refused before anything is allocated for it.
+/// The longest captured part of a record that is read, in bytes: the longest that common tools write. A longer one
+/// is refused before any memory is allocated for it.
 pub const RECORD_LEN_MAX: usize = 262_144;
-/// Most interfaces that a capture may describe, over all its sections.
+/// Most interfaces in a capture, over all its sections.
 pub const INTERFACES_MAX: usize = 4096;
 /// The longest block of interface options that is read, in bytes.
 pub const OPTIONS_LEN_MAX: usize = 65_536;
@@ -56,9 +56,9 @@ pub const OPTIONS_LEN_MAX: usize = 65_536;
 /// One captured packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Time since the first record; zero where this record is stamped earlier than the first.
+    /// Time since the first record; zero if this record has an earlier timestamp than the first.
     pub since_first: Duration,
-    /// Length on the wire, which the captured part may fall short of.
+    /// Length on the wire; the captured part may be shorter.
     pub len_on_wire: Bytes,
     /// Index into [`Reader::interfaces`].
     pub interface: u32,
@@ -66,7 +66,7 @@ pub struct Record {
     pub data: Vec<u8>,
 }
 
-/// What the bytes of a record are: a number from the registry of link types.
+/// The format of a record's bytes: a number from the registry of link types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
 
@@ -75,15 +75,15 @@ impl LinkType {
     pub const ETHERNET: LinkType = LinkType(1);
     /// RFC 2684 LLC/SNAP packets as reassembled from AAL5, without trailer.
     pub const ATM_RFC1483: LinkType = LinkType(100);
-    /// IPv4 or IPv6 packets with nothing before them.
+    /// IPv4 or IPv6 packets without a link header.
     pub const RAW: LinkType = LinkType(101);
     /// Linux "cooked" packets.
     pub const LINUX_SLL: LinkType = LinkType(113);
-    /// A reassembled AAL5 payload behind four bytes that name its circuit.
+    /// A reassembled AAL5 payload after four bytes that identify its circuit.
     pub const SUNATM: LinkType = LinkType(123);
-    /// Jetstream MAC frames: a user link type, which is ours to define.
+    /// Jetstream MAC frames: a user link type, whose meaning we define.
     pub const JETSTREAM: LinkType = LinkType(147);
-    /// VuNet cells of 56 bytes: a user link type, which is ours to define.
+    /// VuNet cells of 56 bytes: a user link type, whose meaning we define.
     pub const VUNET: LinkType = LinkType(148);
     /// Extensible record format, in which Wireshark reads single ATM cells.
     pub const ERF: LinkType = LinkType(197);
@@ -106,22 +106,22 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// One of the interfaces that a capture was taken on.
+/// An interface on which a capture was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// What its records hold.
+    /// The format of its records.
     pub link_type: LinkType,
-    /// Its name, where the file gives one; text that is not UTF-8 is shown with replacements.
+    /// Its name, if the file gives one; text that is not UTF-8 is shown with replacement characters.
     pub name: Option<String>,
-    /// Ticks of its clock in a second.
+    /// Ticks of its clock per second.
     pub ticks_per_second: u64,
-    /// Seconds to add to every stamp.
+    /// Seconds to add to every timestamp.
     pub offset: i64,
 }
 
 impl Interface {
-    /// A stamp of this interface in picoseconds of the capture's epoch. Exact to the picosecond,
-    /// rounded down; cannot overflow, as a stamp is below 2^64 ticks and an offset below 2^63 s.
+    /// A timestamp of this interface in picoseconds of the capture's epoch. Exact to the picosecond, rounded down;
+    /// cannot overflow, since timestamps are below 2^64 ticks and offsets below 2^63 s.
     fn picoseconds(&self, stamp: u64) -> i128 {
         const PS_PER_SECOND: i128 = 1_000_000_000_000;
         let ticks = i128::from(self.ticks_per_second.max(1));
@@ -131,8 +131,8 @@ impl Interface {
 
 /// Why a capture could not be read or written.
 ///
-/// `record` counts from 1: it is the record that was being read. `offset` is the byte of the file
-/// at which the faulty item starts.
+/// `record` is the number of the record being read, from 1. `offset` is the byte of the file at which the faulty
+/// item starts.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -140,24 +140,24 @@ pub enum CaptureError {
     Io {
         /// Record being read or written.
         record: u64,
-        /// Byte of the file.
+        /// Offset in the file.
         offset: u64,
-        /// What it said.
+        /// Its error.
         source: std::io::Error,
     },
-    /// The file does not begin as any known capture does: it is probably something else.
+    /// The file does not start like any known capture: it is probably something else.
     NotACapture {
         /// Its first four bytes.
         magic: [u8; 4],
     },
-    /// The file ends within a record or block: the capture was cut short.
+    /// The file ends within a record or block: the capture is truncated.
     Truncated {
         /// Record being read.
         record: u64,
         /// Where the unfinished item starts.
         offset: u64,
     },
-    /// The file breaks its format: whatever wrote or carried it is at fault.
+    /// The file violates its format: whatever wrote or transferred it is at fault.
     Malformed {
         /// Record being read.
         record: u64,
@@ -168,7 +168,7 @@ pub enum CaptureError {
         /// The value found.
         found: u64,
     },
-    /// An item is longer than this library reads.
+    /// An item is longer than this library accepts.
     TooLong {
         /// Record being read.
         record: u64,
@@ -176,12 +176,12 @@ pub enum CaptureError {
         offset: u64,
         /// Its length.
         len: u64,
-        /// The longest that is read.
+        /// The longest accepted.
         limit: u64,
     },
-    /// The writer was given what the format cannot hold.
+    /// The writer was given something that the format cannot represent.
     Unsupported {
-        /// What it was.
+        /// What it is.
         what: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! The numbers of the classic pcap format.
+//! The constants of the classic pcap format.
 //!
 //! ```text
 //! magic 4 | major 2 | minor 2 | zone 4 | sigfigs 4 | snap length 4 | link type 4     file
@@ -11,7 +11,7 @@ pub(super) const MAGIC_US: u32 = 0xa1b2_c3d4;
 pub(super) const MAGIC_NS: u32 = 0xa1b2_3c4d;
 /// The only version in use.
 pub(super) const VERSION: (u16, u16) = (2, 4);
-/// After the magic number.
+/// Bytes of the file header after the magic number.
 pub(super) const FILE_HEADER_REST_LEN: usize = 20;
-/// Before each record's data.
+/// Bytes before each record's data.
 pub(super) const RECORD_HEADER_LEN: usize = 16;

@@ -13,26 +13,26 @@ use super::{
 use lastmeter_base::{Bytes, Duration};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
-/// Up to this many bytes are made room for before they are there, as most packets are short; room
-/// for more grows with what comes.
+/// Up to this many bytes are allocated before they have been read, since most packets are short; beyond that, the
+/// buffer grows as data arrives.
 const TRUSTED_LEN: usize = 16_384;
 
 /// Reads a capture from first to last record.
 ///
-/// After an error the iterator ends: past a broken length nothing can be trusted.
+/// After an error the iterator ends: after a corrupt length nothing can be trusted.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
     form: Form,
     interfaces: Vec<Interface>,
-    /// Where the interfaces of the running section start: a section numbers its own from 0.
+    /// Index of the current section's first interface: each section numbers its interfaces from 0.
     section_start: usize,
     /// Time of the first record in picoseconds of the capture's epoch.
     first: Option<i128>,
-    /// Time of the last record, which a record without a time shares.
+    /// Time of the last record; a record without a timestamp has the same.
     last: Duration,
     ended: bool,
-    /// Records stamped earlier than the first one, whose time was counted as zero.
+    /// Records with earlier timestamps than the first, whose time was set to zero.
     pub backwards: u64,
 }
 
@@ -42,7 +42,7 @@ enum Form {
     Pcapng(Order),
 }
 
-/// The byte order that the machine which wrote the file had.
+/// The byte order of the machine that wrote the file.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Little,
@@ -78,10 +78,10 @@ impl Order {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads as far as the first interface.
+    /// Reads up to the first interface.
     ///
     /// # Errors
-    /// If the input is no capture, ends too early, or describes no interface.
+    /// If the input is not a capture, ends too early, or describes no interface.
     pub fn open(input: R) -> Result<Reader<R>, CaptureError> {
         let mut input = Input { inner: BufReader::new(input), offset: 0, item: 0, record: 1 };
         let magic: [u8; 4] = input.array()?;
@@ -115,7 +115,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The interfaces met so far; a pcap file has exactly one.
+    /// The interfaces read so far; a pcap file has exactly one.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
@@ -128,10 +128,10 @@ impl<R: Read> Reader<R> {
         self.input.record - 1
     }
 
-    /// Reads the next record into `record`, reusing its memory. `false` at the end of the file.
+    /// Reads the next record into `record`, reusing its memory. Returns `false` at the end of the file.
     ///
     /// # Errors
-    /// If the file is broken here; it is not read further.
+    /// If the file is malformed here; reading cannot continue.
     pub fn read(&mut self, record: &mut Record) -> Result<bool, CaptureError> {
         if self.ended {
             return Ok(false);
@@ -161,7 +161,7 @@ impl<R: Read> Reader<R> {
             return Err(self.input.malformed("the minor version must be at most 4", minor));
         }
         self.interfaces.push(Interface {
-            // The upper half tells of a frame check sequence, which no record here carries.
+            // The upper half indicates a frame check sequence, which no record here has.
             link_type: LinkType((link & 0xffff) as u16),
             name: None,
             ticks_per_second: if nanoseconds { 1_000_000_000 } else { 1_000_000 },
@@ -177,7 +177,7 @@ impl<R: Read> Reader<R> {
         let [seconds, fraction, captured, wire] =
             order.words::<RECORD_HEADER_LEN, 4>(self.input.array()?);
         let ticks = self.interfaces[0].ticks_per_second;
-        // A fraction of a whole second and more is seen in old files, and means what it says.
+        // Fractions of a second or more occur in old files, and are taken literally.
         let stamp = u64::from(seconds) * ticks + u64::from(fraction);
         self.read_data(captured, record)?;
         self.stamp(record, 0, stamp)?;
@@ -211,8 +211,7 @@ impl<R: Read> Reader<R> {
         Ok(false)
     }
 
-    /// Reads blocks until one describes an interface, so that the link type is known from the
-    /// start.
+    /// Reads blocks until one describes an interface, so that the link type is known from the start.
     fn read_to_first_interface(&mut self) -> Result<(), CaptureError> {
         while self.interfaces.is_empty() {
             if self.input.is_at_end()? {
@@ -244,7 +243,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The rest of a section header, whose type has been read.
+    /// Reads the rest of a section header, whose type has been read.
     fn read_section(&mut self) -> Result<(), CaptureError> {
         let len: [u8; 4] = self.input.array()?;
         let magic: [u8; 4] = self.input.array()?;
@@ -346,7 +345,7 @@ impl<R: Read> Reader<R> {
                 }
                 _ => {}
             }
-            // The padding of the last option may be missing; nothing follows it then.
+            // The padding of the last option may be missing if nothing follows.
             rest = after.get(len.next_multiple_of(4)..).unwrap_or(&[]);
         }
         Ok(())
@@ -364,7 +363,7 @@ impl<R: Read> Reader<R> {
         }
         let fixed: [u8; PACKET_FIXED_LEN] = self.input.array()?;
         let [interface, high, low, captured, wire] = order.words::<PACKET_FIXED_LEN, 5>(fixed);
-        // The old form has a count of drops in the second half of the field.
+        // The old form has a drop count in the second half of the field.
         let number = if old { order.u16([fixed[0], fixed[1]]).into() } else { interface };
         let index = self.interface_index(number)?;
         self.read_packet_data(captured, body - PACKET_FIXED_LEN as u32, record)?;
@@ -384,7 +383,7 @@ impl<R: Read> Reader<R> {
             return Err(self.input.malformed("a simple packet must be 16 bytes or more", body));
         };
         let wire = order.u32(self.input.array()?);
-        // The captured length is not stated: it is the whole packet or as much as the block has.
+        // The captured length is not stated: it is the whole packet or as much as the block contains.
         self.read_packet_data(wire.min(room), room, record)?;
         record.interface = index;
         record.since_first = self.last;
@@ -447,7 +446,7 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// The meaning of an `if_tsresol` option, unless it is finer than 64 bits can count.
+/// The value of an `if_tsresol` option, unless it is too fine for 64 bits.
 fn ticks_per_second(resolution: u8) -> Option<u64> {
     const BASE_TWO: u8 = 0x80;
     let exponent = u32::from(resolution & !BASE_TWO);
@@ -458,7 +457,7 @@ fn ticks_per_second(resolution: u8) -> Option<u64> {
     }
 }
 
-/// The bytes of the file, with the place that an error names.
+/// The bytes of the file, with the position for errors.
 #[derive(Debug)]
 struct Input<R> {
     inner: BufReader<R>,
@@ -471,7 +470,7 @@ struct Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    /// Whether the file ends here, between items; where it does not, a new item starts.
+    /// Whether the file ends here, between items; otherwise a new item starts.
     fn is_at_end(&mut self) -> Result<bool, CaptureError> {
         self.item = self.offset;
         loop {
@@ -490,7 +489,7 @@ impl<R: Read> Input<R> {
         Ok(bytes)
     }
 
-    /// Makes `data` the next `len` bytes; the caller has checked `len` against its limit.
+    /// Reads the next `len` bytes into `data`; the caller has checked `len` against its limit.
     fn fill(&mut self, data: &mut Vec<u8>, len: usize) -> Result<(), CaptureError> {
         data.clear();
         if len <= TRUSTED_LEN {
@@ -506,7 +505,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Passes over `len` bytes without holding them.
+    /// Skips `len` bytes without storing them.
     fn skip(&mut self, len: u64) -> Result<(), CaptureError> {
         let passed = std::io::copy(&mut (&mut self.inner).take(len), &mut std::io::sink());
         let passed = passed.map_err(|error| self.failed(error))?;

@@ -1,4 +1,4 @@
-//! Writing captures, with nanoseconds.
+//! Writing captures, with nanosecond timestamps.
 
 use super::pcap::{MAGIC_NS, VERSION};
 use super::pcapng::{
@@ -10,11 +10,11 @@ use super::{CaptureError, LinkType, RECORD_LEN_MAX};
 use lastmeter_base::{Bytes, Time};
 use std::io::Write;
 
-/// Ten to the minus nine, as an interface states it.
+/// Ten to the minus nine, as encoded for an interface.
 const RESOLUTION_NS: u8 = 9;
 /// Picoseconds in the unit of the file, truncated.
 const PS_PER_TICK: u64 = 1_000;
-/// The longest interface name that is written; a longer one is cut.
+/// The longest interface name that is written; a longer one is truncated.
 const NAME_LEN_MAX: usize = 255;
 
 /// Writes a capture to any [`Write`], little-endian, unbuffered: wrap a file in a `BufWriter`.
@@ -22,7 +22,7 @@ const NAME_LEN_MAX: usize = 255;
 pub struct Writer<W> {
     output: W,
     form: Form,
-    /// How much of a packet each interface keeps.
+    /// The snap length of each interface.
     snaps: Vec<u32>,
     block: Vec<u8>,
     records: u64,
@@ -36,7 +36,7 @@ enum Form {
 }
 
 impl<W: Write> Writer<W> {
-    /// A pcapng file, to which interfaces are added before their first packet.
+    /// A pcapng file; each interface must be added before its first packet.
     ///
     /// # Errors
     /// If the output fails.
@@ -52,8 +52,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// A classic pcap file with its one interface, number 0; of each packet at most `snap` bytes
-    /// are kept.
+    /// A classic pcap file with its only interface, number 0; at most `snap` bytes of each packet are kept.
     ///
     /// # Errors
     /// If the output fails.
@@ -76,10 +75,10 @@ impl<W: Write> Writer<W> {
         Writer { output, form, snaps, block, records: 0, offset: 0 }
     }
 
-    /// Adds an interface that keeps at most `snap` bytes of each packet, and returns its number.
+    /// Adds an interface that keeps at most `snap` bytes of each packet; returns its number.
     ///
     /// # Errors
-    /// If the output fails, or in a pcap file, which has only the interface that it was made with.
+    /// If the output fails, or for a pcap file, which has only its initial interface.
     pub fn add_interface(
         &mut self,
         link_type: LinkType,
@@ -139,7 +138,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Hands back the output, flushed.
+    /// Flushes and returns the output.
     ///
     /// # Errors
     /// If the output fails.
@@ -159,7 +158,7 @@ impl<W: Write> Writer<W> {
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
-    /// Wraps what has gathered into a block of `kind` and writes it.
+    /// Wraps the collected bytes into a block of `kind` and writes it.
     fn flush_block(&mut self, kind: u32) -> Result<(), CaptureError> {
         self.pad();
         let len = self.block.len() as u32 + BLOCK_OVERHEAD;

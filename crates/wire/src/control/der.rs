@@ -1,13 +1,13 @@
-//! Control of a dynamically extensible router: messages in AAL5 between its processors, and single
-//! cells to its hardware.
+//! Control of a dynamically extensible router: messages in AAL5 between its processors, and single cells to its
+//! hardware.
 //!
 //! ```text
 //! message  type 2 | operation 2 | port 1 | zero 1 | sequence 4 | length 2 | body
 //! cell     operation 2 | sequence 2 | port 1 | length 1 | zero 2 | body 40
 //! ```
 //!
-//! Source: WUCS description of the router, §3.1 to §3.3, which gives the circuits and the messages on
-//! them; layout and numbers are our choice.
+//! Source: WUCS description of the router, §3.1 to §3.3, which gives the circuits and the messages on them; layout
+//! and numbers are our choice.
 //!
 //! ```
 //! use lastmeter_wire::control::der::{self, Message, Operation, Type};
@@ -23,15 +23,15 @@ use crate::error::{Error, fit, split};
 
 /// Ports of the switch.
 pub const PORTS: u8 = 8;
-/// IP from input i leaves for output j on this plus j, and arrives on this plus i.
+/// IP from input i to output j is sent on this plus j, and arrives on this plus i.
 pub const VCI_IP: u16 = 40;
-/// The control processor reaches port j's processor on this plus j.
+/// The control processor sends to port j's processor on this plus j.
 pub const VCI_CONTROL: u16 = 84;
-/// A port's processor listens on this.
+/// A port's processor receives on this.
 pub const VCI_LISTEN: u16 = 62;
 /// Bytes before a message's body.
 pub const MESSAGE_HEADER_LEN: usize = 12;
-/// The longest body of a message: the longest AAL5 payload's.
+/// The longest body of a message, limited by the longest AAL5 payload.
 pub const BODY_LEN_MAX: usize = 65_535 - MESSAGE_HEADER_LEN;
 /// The longest body of a cell.
 pub const CELL_BODY_LEN: usize = 40;
@@ -51,14 +51,14 @@ pub fn vci_control_to(port: u8) -> Result<u16, Error> {
     Ok(VCI_CONTROL + fit::<u16>(port.into(), u64::from(PORTS) - 1, "router port")?)
 }
 
-/// Who speaks.
+/// The type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// Asks.
+    /// A request.
     Request,
-    /// Answers that it was done.
+    /// A response: success.
     Reply,
-    /// Answers that it was not.
+    /// A response: failure.
     Refusal,
     /// An unsolicited report.
     Notice,
@@ -66,36 +66,36 @@ pub enum Type {
 
 const TYPES: [Type; 4] = [Type::Request, Type::Reply, Type::Refusal, Type::Notice];
 
-/// What about. The number on the wire is its place, from 1.
+/// The operation. The number on the wire is its position, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Which card is further out, and how fast its link.
+    /// Discover the type of the line card and the rate of its link.
     Discover,
-    /// Which port you are.
+    /// Tell a processor its port.
     SetIdentity,
-    /// Words of the forwarding table.
+    /// Update words of the forwarding table.
     ForwardingUpdate,
     /// Add a filter.
     FilterAdd,
     /// Remove a filter.
     FilterRemove,
-    /// A queue's parameters.
+    /// Set the parameters of a queue.
     QueueConfigure,
-    /// A plugin's code.
+    /// Load the code of a plugin.
     PluginLoad,
-    /// Make an instance.
+    /// Create an instance of a plugin.
     PluginCreate,
     /// Bind an instance to a filter.
     PluginBind,
-    /// A message to an instance.
+    /// Send a message to an instance.
     PluginMessage,
     /// Remove an instance.
     PluginFree,
-    /// Distributed queueing on or off.
+    /// Turn distributed queueing on or off.
     DistributedQueueing,
-    /// Counters.
+    /// Read counters.
     Statistics,
-    /// Debug messages on or off.
+    /// Turn debug messages on or off.
     Debug,
 }
 
@@ -116,7 +116,7 @@ const OPERATIONS: [Operation; 14] = [
     Operation::Debug,
 ];
 
-/// The item whose place is `number`, from 1.
+/// The item at position `number`, from 1.
 fn named<T: Copy>(items: &[T], number: u16, what: &'static str) -> Result<T, Error> {
     let item = usize::from(number).checked_sub(1).and_then(|at| items.get(at));
     item.copied().ok_or(Error::Invalid { what, found: number.into() })
@@ -125,21 +125,21 @@ fn named<T: Copy>(items: &[T], number: u16, what: &'static str) -> Result<T, Err
 /// A message in AAL5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message<'a> {
-    /// Who speaks.
+    /// The type.
     pub message_type: Type,
-    /// What about.
+    /// The operation.
     pub operation: Operation,
-    /// Which port.
+    /// The port.
     pub port: u8,
-    /// Pairs answers with requests.
+    /// Matches responses to requests.
     pub sequence: u32,
-    /// What the operation needs.
+    /// Arguments of the operation.
     pub body: &'a [u8],
 }
 
 impl<'a> Message<'a> {
     /// # Errors
-    /// If the bytes end early or go on, or a number is unknown.
+    /// If the bytes end early or are too many, or a number is unknown.
     pub fn parse(payload: &'a [u8]) -> Result<Message<'a>, Error> {
         let (&[t0, t1, o0, o1, port, zero, s0, s1, s2, s3, l0, l1], body) =
             split::<MESSAGE_HEADER_LEN>(payload, "router message")?;
@@ -185,15 +185,15 @@ impl<'a> Message<'a> {
 /// A single cell to hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ControlCell {
-    /// What to do: the hardware's own numbers.
+    /// The operation: the hardware's own numbers.
     pub operation: u16,
-    /// Pairs answers with requests.
+    /// Matches responses to requests.
     pub sequence: u16,
-    /// Which port.
+    /// The port.
     pub port: u8,
-    /// How much of the body counts.
+    /// How many bytes of the body are used.
     pub len: u8,
-    /// What the operation needs.
+    /// Arguments of the operation.
     pub body: [u8; CELL_BODY_LEN],
 }
 

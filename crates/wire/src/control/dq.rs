@@ -1,11 +1,11 @@
-//! The cell of distributed queueing: a port announces its backlogs to all (D-51, D-124).
+//! The cell of distributed queueing: a port broadcasts its backlogs to all ports (D-51, D-124).
 //!
 //! ```text
 //! port 1 | zero 1 | sequence 2 | B(port) 4 | B(port,0) 4 | ... | B(port,7) 4 | zero 8
 //! ```
 //!
-//! Source: WUCS description of the router, §3.6, which gives the content; the layout is our choice. Eight
-//! ports and their own output fit one cell. Backlogs are bytes, at most 4 GiB.
+//! Source: WUCS description of the router, §3.6, which gives the content; the layout is our choice. Eight ports
+//! and their own output fit into one cell. Backlogs are in bytes, at most 4 GiB.
 //!
 //! ```
 //! use lastmeter_wire::control::dq::Backlogs;
@@ -18,9 +18,9 @@ use super::der::PORTS;
 use crate::atm::PAYLOAD_LEN;
 use crate::error::Error;
 
-/// The circuit on which all ports hear of backlogs.
+/// The circuit on which all ports receive backlogs.
 pub const VCI_BACKLOGS: u16 = 63;
-/// Bytes that carry something; zeros follow.
+/// Bytes in use; zeros follow.
 const USED_LEN: usize = 8 + 4 * PORTS as usize;
 
 /// The report of a port.
@@ -28,17 +28,17 @@ const USED_LEN: usize = 8 + 4 * PORTS as usize;
 pub struct Backlogs {
     /// The reporting port, below [`PORTS`].
     pub port: u8,
-    /// Of the period, from 0, modulo 65536.
+    /// The number of the period, from 0, modulo 65536.
     pub sequence: u16,
-    /// Bytes that wait at its output.
+    /// Bytes waiting at its output.
     pub output: u32,
-    /// Bytes that wait at its input for each output.
+    /// Bytes waiting at its input for each output.
     pub inputs: [u32; PORTS as usize],
 }
 
 impl Backlogs {
     /// # Errors
-    /// If there is no such port, or a byte that carries nothing is not zero.
+    /// If there is no such port, or an unused byte is not zero.
     pub fn parse(payload: &[u8; PAYLOAD_LEN]) -> Result<Backlogs, Error> {
         let invalid = |what, found: u8| Error::Invalid { what, found: found.into() };
         if payload[0] >= PORTS {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_port_tells_is_refused() {
+    fn refuses_cells_that_no_port_sends() {
         let told = Backlogs { port: 7, sequence: 1, output: 2, inputs: [3; 8] };
         let cell = told.emit();
         let with = |at: usize, byte: u8| {

@@ -5,7 +5,7 @@
 //! | [`vunet`]    | a VuNet link's table                 | one cell on the reserved VCI 5       |
 //! | [`vidboard`] | the Vidboard's commands              | one cell                             |
 //! | [`der`]      | a dynamically extensible router      | AAL5, or one cell to hardware        |
-//! | [`dq`]       | its ports' backlogs                  | one cell to all ports                |
+//! | [`dq`]       | the backlogs of its ports            | one cell to all ports                |
 //!
 //! The documents give the contents, not the layouts: all layouts here are our choice.
 

@@ -23,27 +23,27 @@
 use crate::atm::PAYLOAD_LEN;
 use crate::error::Error;
 
-/// Bytes that carry something; zeros follow.
+/// Bytes in use; zeros follow.
 const USED_LEN: usize = 27;
 
-/// What to do.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// Start to capture, with the parameters given.
+    /// Start to capture with the given parameters.
     VideoRequest,
     /// Send one frame.
     FrameRequest,
     /// Stop.
     Stop,
-    /// Take another of the three inputs.
+    /// Select another of the three inputs.
     SetSource,
-    /// Test yourself.
+    /// Run a self-test.
     Diagnose,
-    /// The answer to a test, or why a command failed.
+    /// The result of a test, or the reason why a command failed.
     Status,
 }
 
-/// Every code with its number.
+/// All codes with their numbers.
 const CODES: [(u8, Code); 6] = [
     (1, Code::VideoRequest),
     (2, Code::FrameRequest),
@@ -65,21 +65,21 @@ pub enum Mode {
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Command {
-    /// What to do.
+    /// The operation.
     pub code: Code,
-    /// Bits in a pixel.
+    /// Bits per pixel.
     pub depth: u8,
-    /// Pairs answers with commands.
+    /// Matches answers to commands.
     pub sequence: u16,
-    /// Where to send answers and video.
+    /// The VCI for answers and video.
     pub reply_vci: u16,
-    /// Pixels in a line.
+    /// Pixels per line.
     pub width: u16,
-    /// Lines in a frame.
+    /// Lines per frame.
     pub height: u16,
-    /// Scan lines in a packet (LT).
+    /// Scan lines per packet (LT).
     pub lines: u16,
-    /// Cells in a burst (CB).
+    /// Cells per burst (CB).
     pub burst: u16,
     /// Microseconds between bursts (IBD).
     pub burst_delay: u16,
@@ -87,17 +87,17 @@ pub struct Command {
     pub frame_delay: u32,
     /// When frames are sent.
     pub mode: Mode,
-    /// Which input.
+    /// The video input.
     pub source: u8,
-    /// The first pixel and line taken.
+    /// The first pixel and line captured.
     pub crop: (u16, u16),
-    /// By which port of its switch the board sends answers and video, four bits.
+    /// The port of its switch by which the board sends answers and video, four bits.
     pub reply_port: u8,
 }
 
 impl Command {
     /// # Errors
-    /// If code or mode is unknown, or a byte that carries nothing is not zero.
+    /// If code or mode is unknown, or an unused byte is not zero.
     pub fn parse(payload: &[u8; PAYLOAD_LEN]) -> Result<Command, Error> {
         let invalid = |what, found: u8| Error::Invalid { what, found: found.into() };
         let code = payload[0];

@@ -5,8 +5,8 @@
 //! VCI 2 | new VCI 2 | port 4 bits, flags 4 bits, reserved 3 bytes
 //! ```
 //!
-//! The first entry of a read or a ping says where the reply goes: its new VCI and port. The reply to a ping
-//! has one entry, whose VCI is the responder's number.
+//! The first entry of a read or a ping gives the return path: its new VCI and port. The reply to a ping has one
+//! entry, whose VCI is the responder's number.
 //!
 //! Source: Aurora report §3.1.2 and §3.6. Layout, numbers and the reserved VCI are our choice.
 //!
@@ -21,25 +21,25 @@
 use crate::atm::PAYLOAD_LEN;
 use crate::error::{Error, fit};
 
-/// The channel on which a link takes control cells.
+/// The VCI on which a link receives control cells.
 pub const VCI_CONTROL: u16 = 5;
-/// The channel that is dropped.
+/// The VCI whose cells are dropped.
 pub const VCI_DROP: u16 = 0;
-/// Entries that fit one cell.
+/// Most entries in one cell.
 pub const ENTRIES_MAX: usize = 5;
 const PREFIX_LEN: usize = 8;
 const ENTRY_LEN: usize = 8;
 
-/// What is asked or answered.
+/// The operation of a control cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Set the entries.
     Write,
-    /// Send the entries of these VCIs back.
+    /// Return the entries of these VCIs.
     Read,
     /// The requested entries.
     ReadReply,
-    /// Come back by the path that this cell takes.
+    /// Return by the path given in this cell.
     Ping,
 }
 
@@ -66,22 +66,22 @@ impl Op {
 /// One entry of a link's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// The channel looked up.
+    /// The VCI looked up.
     pub vci: u16,
-    /// The new channel.
+    /// The new VCI.
     pub new_vci: u16,
-    /// The switch port that it leaves by, 4 bits.
+    /// The port by which the cell leaves the next switch, 4 bits.
     pub port: u8,
     /// 4 bits.
     pub flags: u8,
 }
 
 impl Entry {
-    /// Set where the entry is in use.
+    /// Set if the entry is in use.
     pub const VALID: u8 = 1;
-    /// Set for the table of the other direction: of the cells towards the requester.
+    /// Set for the table of the other direction: that of cells towards the requester.
     pub const BACK: u8 = 2;
-    /// Set in the answer to a ping where no link gives it, but what is attached to a switch.
+    /// Set in the answer to a ping if it comes from a client of a switch, not from a link.
     pub const CLIENT: u8 = 4;
 }
 
@@ -90,9 +90,9 @@ impl Entry {
 pub struct Control {
     /// The operation.
     pub op: Op,
-    /// Pairs a reply with its request.
+    /// Matches replies to requests.
     pub sequence: u16,
-    /// The requester: entries belong to a token, so that none takes another's channel.
+    /// The requester: entries belong to a token, so that none can take another's VCI.
     pub token: u32,
     /// At most five.
     pub entries: Vec<Entry>,

@@ -24,22 +24,22 @@ const PREFIX: [u8; 6] = [0, 1, 8, 0, 6, 4];
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Packet {
-    /// What it is.
+    /// The operation.
     pub operation: u16,
-    /// Who sends it.
+    /// The sender.
     pub sender: ([u8; 6], Ipv4Addr),
     /// The target of the request or reply.
     pub target: ([u8; 6], Ipv4Addr),
 }
 
 impl Packet {
-    /// Who has this address?
+    /// Request: who has this address?
     pub const REQUEST: u16 = 1;
-    /// I have.
+    /// Reply: I have it.
     pub const REPLY: u16 = 2;
 
     /// # Errors
-    /// If the bytes end early or are not for IPv4 over Ethernet. Padding after them is passed over.
+    /// If the bytes end early or are not for IPv4 over Ethernet. Padding after them is ignored.
     pub fn parse(bytes: &[u8]) -> Result<Packet, Error> {
         let (packet, _) = split::<PACKET_LEN>(bytes, "ARP packet")?;
         let (prefix, rest) = split::<6>(packet, "ARP packet")?;

@@ -1,6 +1,6 @@
 //! The Internet checksum: in full, while copying, and updated incrementally after a change.
 //!
-//! All sums are in one's complement of 16 bits, where 0000 and FFFF are the same number. A [`Sum`] is not
+//! All sums are 16-bit one's complement sums, in which 0000 and FFFF are the same number. A [`Sum`] is not
 //! complemented; the value in a header is [`Sum::checksum`].
 //!
 //! Source: RFC 1071 (definition; sums may be taken in any order and width), RFC 1624 (change of a
@@ -18,12 +18,12 @@
 use crate::error::Error;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Words of 64 bits that are added side by side: enough for the widest vectors in use, few enough
-/// that a packet of 64 bytes is one round.
+/// 64-bit words added in parallel: enough for the widest vectors in use, few enough that a packet of 64 bytes
+/// takes one round.
 const LANES: usize = 8;
 const BLOCK_LEN: usize = LANES * 8;
 
-/// A sum in one's complement.
+/// A one's complement sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum(u16);
 
@@ -31,7 +31,7 @@ impl Sum {
     /// Zero.
     pub const ZERO: Sum = Sum(0);
 
-    /// Of `data`; an odd last byte counts as if a zero followed.
+    /// The sum of `data`; an odd last byte is padded with a zero.
     #[inline]
     pub fn of(data: &[u8]) -> Sum {
         let (blocks, rest) = data.as_chunks::<BLOCK_LEN>();
@@ -39,52 +39,52 @@ impl Sum {
         blocks.iter().for_each(|block| lanes.add(block));
         Sum(fold(lanes.total() + of_rest(rest)))
     }
-    /// Of a word, as read most significant byte first.
+    /// The sum of a word, most significant byte first.
     pub fn word(word: u16) -> Sum {
         Sum(word)
     }
-    /// The pseudo-header of an IPv4 packet.
+    /// The sum of the pseudo-header of an IPv4 packet.
     pub fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: u16) -> Sum {
         let addresses = Sum::of(&src.octets()).and(Sum::of(&dst.octets()));
         addresses.and(Sum(protocol.into())).and(Sum(len))
     }
-    /// The pseudo-header of an IPv6 packet.
+    /// The sum of the pseudo-header of an IPv6 packet.
     pub fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, len: u32) -> Sum {
         let addresses = Sum::of(&src.octets()).and(Sum::of(&dst.octets()));
         addresses.and(Sum(next_header.into())).and(Sum::of(&len.to_be_bytes()))
     }
 
-    /// This sum continued by that of what follows at an even distance.
+    /// This sum plus that of data that follows at an even offset.
     pub fn and(self, other: Sum) -> Sum {
         let (sum, carry) = self.0.overflowing_add(other.0);
         Sum(sum + u16::from(carry))
     }
-    /// This sum continued by that of what follows after `len` bytes.
+    /// This sum plus that of data that follows after `len` bytes.
     pub fn and_after(self, len: usize, other: Sum) -> Sum {
-        // RFC 1071 §2 (B): moved by one byte, a sum has its bytes swapped.
+        // RFC 1071 §2 (B): shifting data by one byte swaps the bytes of its sum.
         self.and(if len.is_multiple_of(2) { other } else { Sum(other.0.swap_bytes()) })
     }
-    /// This sum without `other`, which was part of it.
+    /// This sum minus `other`, which was part of it.
     pub fn without(self, other: Sum) -> Sum {
         self.and(Sum(!other.0))
     }
 
-    /// The sum itself.
+    /// The sum, not complemented.
     pub fn value(self) -> u16 {
         self.0
     }
-    /// What a header carries: the complement.
+    /// The value in a header: the complement.
     pub fn checksum(self) -> u16 {
         !self.0
     }
-    /// As carried by UDP: never zero, which means no checksum (RFC 768).
+    /// The value in UDP: never zero, which means no checksum (RFC 768).
     pub fn checksum_never_zero(self) -> u16 {
         match !self.0 {
             0 => 0xffff,
             checksum => checksum,
         }
     }
-    /// Whether data with its checksum in place is intact: zero, in either form.
+    /// Whether data that includes its checksum is intact: the sum is zero, in either form.
     pub fn is_intact(self) -> bool {
         self.0 == 0xffff
     }
@@ -95,15 +95,15 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !Sum(!checksum).without(Sum(old)).and(Sum(new)).0
 }
 
-/// The checksum after a field of any even length at an even place changed.
+/// The checksum after a field of even length at an even offset has changed.
 pub fn update_field(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     update(checksum, Sum::of(old).0, Sum::of(new).0)
 }
 
-/// Copies `src` into `dst` and sums it on the way, so that memory is read once.
+/// Copies `src` into `dst` while summing it, so that memory is read once.
 ///
 /// # Errors
-/// If the lengths differ; nothing is copied then.
+/// If the lengths differ; nothing is copied.
 #[inline]
 pub fn copy(src: &[u8], dst: &mut [u8]) -> Result<Sum, Error> {
     if src.len() != dst.len() {
@@ -121,7 +121,7 @@ pub fn copy(src: &[u8], dst: &mut [u8]) -> Result<Sum, Error> {
     Ok(Sum(fold(lanes.total() + of_rest(from_rest))))
 }
 
-/// Sums of 32-bit halves in 64 bits each: 2^32 blocks would have to be added before one overflowed.
+/// Sums of 32-bit halves in 64 bits each: they would overflow only after 2^32 blocks.
 #[derive(Clone, Copy, Default)]
 struct Lanes {
     low: [u64; LANES],
@@ -133,13 +133,13 @@ impl Lanes {
     fn add(&mut self, block: &[u8; BLOCK_LEN]) {
         let (words, _) = block.as_chunks::<8>();
         for ((low, high), &word) in self.low.iter_mut().zip(&mut self.high).zip(words) {
-            // In the machine's own byte order: the sum is swapped once at the end (RFC 1071 §2 B).
+            // In native byte order: the sum is swapped once at the end (RFC 1071 §2 B).
             let word = u64::from_ne_bytes(word);
             *low = low.wrapping_add(word & 0xffff_ffff);
             *high = high.wrapping_add(word >> 32);
         }
     }
-    /// In most significant byte first, folded to 32 bits or so.
+    /// With the most significant byte first, partially folded to about 32 bits.
     fn total(&self) -> u64 {
         let lanes = self.low.iter().chain(&self.high);
         let sum: u128 = lanes.map(|&lane| u128::from(lane)).sum();
@@ -151,7 +151,7 @@ impl Lanes {
     }
 }
 
-/// Fewer bytes than a block.
+/// Less than a block.
 fn of_rest(rest: &[u8]) -> u64 {
     let (words, last) = rest.as_chunks::<2>();
     let sum: u64 = words.iter().map(|&word| u64::from(u16::from_be_bytes(word))).sum();
@@ -177,7 +177,7 @@ mod tests {
         });
         fold(words.sum())
     }
-    /// 0000 and FFFF are one number.
+    /// 0000 and FFFF are the same number.
     fn same(a: u16, b: u16) -> bool {
         a % 0xffff == b % 0xffff
     }
@@ -198,7 +198,7 @@ mod tests {
         }
 
         #[test]
-        fn brings_a_checksum_up_to_date(
+        fn updates_a_checksum_incrementally(
             mut data in proptest::collection::vec(any::<u8>(), 20..60), at in 0usize..9, new: u16,
         ) {
             let before = Sum::of(&data).checksum();
@@ -206,7 +206,7 @@ mod tests {
             data[2 * at..2 * at + 2].copy_from_slice(&new.to_be_bytes());
             let after = Sum::of(&data).checksum();
             prop_assert!(same(update(before, old, new), after));
-            // RFC 1624 §3: never turns what should be 0000 into FFFF, data not being all zero.
+            // RFC 1624 §3: never turns what should be 0000 into FFFF, as long as some data is not zero.
             if data.iter().any(|&byte| byte != 0) {
                 prop_assert_eq!(update(before, old, new), after);
             }

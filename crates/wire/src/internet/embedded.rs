@@ -1,4 +1,4 @@
-//! Checksums completed by the adapter, so that no processor touches the data for them.
+//! Checksums completed by the adapter, so that the processor does not touch the data for them.
 //!
 //! ```text
 //!          start              insert
@@ -6,12 +6,12 @@
 //!          <------- summed ------------->       adds `seed`, and writes the checksum at `insert`
 //! ```
 //!
-//! The sender's stack leaves zero at `insert` and passes the sum of the pseudo-header as the seed;
-//! unaware receivers see an ordinary checksum. On reception the adapter sums the whole packet, and the
-//! stack subtracts the contribution of the headers: [`received`].
+//! The sender's stack leaves zero at `insert` and passes the sum of the pseudo-header as the seed; the receiver
+//! sees an ordinary checksum. On reception the adapter sums the whole packet, and the stack subtracts the
+//! contribution of the headers: [`received`].
 //!
-//! [`Adder`] is the adder of RFC 1936: 32 bits at a time, with the carry of one step added in the next, so
-//! that no step waits for carry propagation.
+//! [`Adder`] is the adder of RFC 1936: 32 bits at a time, with the carry of one step added in the next, so that no
+//! step waits for carry propagation.
 //!
 //! Source: Netstation's zero-pass checksum, ISI final report §3.a; RFC 1936 §2.
 //!
@@ -27,23 +27,23 @@
 use super::checksum::{Sum, copy};
 use crate::error::Error;
 
-/// Instructions from the stack to the adapter with a packet.
+/// Instructions from the stack to the adapter for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Embedded {
-    /// Where summing starts, in bytes from the packet's first.
+    /// Where summing starts, as an offset in bytes.
     pub start: usize,
-    /// Where the checksum goes, an even distance from `start`; zero stands there.
+    /// Where the checksum goes, at an even distance from `start`; the packet has zero there.
     pub insert: usize,
-    /// Added to the sum: the pseudo-header.
+    /// The initial value: the sum of the pseudo-header.
     pub seed: Sum,
 }
 
 impl Embedded {
-    /// Copies a packet as the adapter's DMA engine does, sums it on the way and inserts the
-    /// checksum. Never inserts zero, which UDP takes for none; TCP takes either.
+    /// Copies a packet as the adapter's DMA engine does, sums it meanwhile and inserts the checksum. Never inserts
+    /// zero, which UDP takes for none; TCP accepts either.
     ///
     /// # Errors
-    /// If the places lie outside the packet, the distance is odd, or the lengths differ.
+    /// If an offset is outside the packet, the distance is odd, or the lengths differ.
     pub fn transmit(&self, packet: &[u8], out: &mut [u8]) -> Result<(), Error> {
         let outside = Error::DoesNotFit {
             what: "embedded checksum's place",
@@ -71,14 +71,13 @@ impl Embedded {
     }
 }
 
-/// The sum of what follows the first `header.len()` bytes of a packet, from the sum that the
-/// adapter took of all of it.
+/// The sum of what follows the first `header.len()` bytes of a packet, from the adapter's sum of all of it.
 pub fn received(whole: Sum, header: &[u8]) -> Sum {
     let rest = whole.without(Sum::of(header));
     Sum::ZERO.and_after(header.len(), rest)
 }
 
-/// The adder of RFC 1936: one 32-bit word a step.
+/// The adder of RFC 1936: one 32-bit word per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Adder {
     sum: u32,
@@ -86,14 +85,14 @@ pub struct Adder {
 }
 
 impl Adder {
-    /// One step: the carry that it leaves is added by the next.
+    /// One step: the next one adds its carry.
     pub fn step(&mut self, word: u32) {
         let (sum, first) = self.sum.overflowing_add(word);
         let (sum, second) = sum.overflowing_add(self.carry.into());
-        // Both cannot overflow: the first leaves at most 2^32 - 2.
+        // These cannot both overflow: the first leaves at most 2^32 - 2.
         (self.sum, self.carry) = (sum, first || second);
     }
-    /// The sum, after as many empty steps as the carry needs.
+    /// The sum, after the empty steps that the carry needs.
     pub fn finish(mut self) -> Sum {
         while self.carry {
             self.step(0);
@@ -109,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn inserts_what_a_pass_over_the_data_would(
+        fn inserts_the_same_checksum_as_a_pass_over_the_data(
             packet in proptest::collection::vec(any::<u8>(), 24..2000), start in 0usize..16,
             insert in 0usize..4, seed: u16,
         ) {
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_places_outside_the_packet() {
+    fn refuses_offsets_outside_the_packet() {
         let mut out = [0; 8];
         let place = |start, insert| Embedded { start, insert, seed: Sum::ZERO };
         assert!(place(0, 7).transmit(&[0; 8], &mut out).is_err());

@@ -4,8 +4,7 @@
 //! destination 6 | source 6 | { 8100 or 88A8 | tag 2 }* | type or length 2 | payload
 //! ```
 //!
-//! Source: IEEE 802.3-2022 §3.2, 802.1Q-2022 §9. The frame check sequence is not part of it, as in
-//! captures.
+//! Source: IEEE 802.3-2022 §3.2, 802.1Q-2022 §9. The frame check sequence is not included, as in captures.
 //!
 //! ```
 //! use lastmeter_wire::internet::ethernet::{ETHERTYPE_IPV4, Frame, Header};
@@ -28,13 +27,13 @@ pub const ETHERTYPE_ARP: u16 = 0x0806;
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// A VLAN tag follows.
 const ETHERTYPE_VLAN: u16 = 0x8100;
-/// A provider's VLAN tag follows.
+/// A provider's VLAN tag (802.1ad) follows.
 const ETHERTYPE_PROVIDER: u16 = 0x88a8;
-/// Most tags that are read; no network has more.
+/// Most tags that are parsed; no network has more.
 pub const TAGS_MAX: usize = 4;
 /// Bytes of the header without tags.
 pub const HEADER_LEN: usize = 14;
-/// Below this the type is a length.
+/// Smaller values are a length.
 pub const ETHERTYPE_MIN: u16 = 0x0600;
 
 /// Addresses, tags and type.
@@ -44,10 +43,9 @@ pub struct Header {
     pub dst: [u8; 6],
     /// Source.
     pub src: [u8; 6],
-    /// Priority, eligibility and VLAN of each tag, outermost first; of several, all but the last
-    /// are a provider's.
+    /// Priority, drop eligibility and VLAN of each tag, outermost first; all but the last are provider tags.
     pub tags: Vec<u16>,
-    /// What the payload is, or below [`ETHERTYPE_MIN`] how long.
+    /// The type of the payload, or, below [`ETHERTYPE_MIN`], its length.
     pub ethertype: u16,
 }
 
@@ -56,7 +54,7 @@ pub struct Header {
 pub struct Frame<'a> {
     /// Its header.
     pub header: Header,
-    /// What follows; padding of short frames included.
+    /// The payload, including padding of short frames.
     pub payload: &'a [u8],
 }
 
@@ -85,7 +83,7 @@ impl Header {
     /// Appends the header to `out`.
     ///
     /// # Errors
-    /// If there are too many tags or the type is a tag's; `out` is unchanged then.
+    /// If there are too many tags or the type is that of a tag; `out` is then unchanged.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let _: u32 = fit(self.tags.len(), TAGS_MAX as u64, "VLAN tags")?;
         if matches!(self.ethertype, ETHERTYPE_VLAN | ETHERTYPE_PROVIDER) {

@@ -19,13 +19,13 @@ pub const HEADER_LEN: usize = 8;
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message<'a> {
-    /// What it is; the numbers differ between IPv4 and IPv6.
+    /// The type; the numbers differ between IPv4 and IPv6.
     pub kind: u8,
-    /// More exactly.
+    /// The code.
     pub code: u8,
-    /// What the kind makes of it: identifier and sequence, next-hop MTU, ...
+    /// Depends on the type: identifier and sequence, next-hop MTU, ...
     pub rest: [u8; 4],
-    /// What follows.
+    /// The data.
     pub data: &'a [u8],
 }
 

@@ -7,7 +7,7 @@
 //! source 32 | destination 32 | options 0..40 bytes
 //! ```
 //!
-//! Parsing checks version, lengths and checksum once; what a [`Packet`] gives then exists.
+//! Parsing checks version, lengths and checksum once; the fields of a [`Packet`] are then valid.
 //!
 //! Source: RFC 791 §3.1, RFC 1812 §5.2.2 (what to check), RFC 2474 (traffic class).
 //!
@@ -28,29 +28,29 @@ use std::net::Ipv4Addr;
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
-/// Bytes of options, at most.
+/// Most bytes of options.
 pub const OPTIONS_LEN_MAX: usize = 40;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 /// The largest fragment offset, in units of eight bytes.
 pub const FRAGMENT_OFFSET_MAX: u16 = 0x1fff;
 
-/// Everything in a header but lengths, checksum and options.
+/// The fields of a header other than lengths, checksum and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// Differentiated services and congestion notification.
+    /// Traffic class: DSCP and ECN.
     pub traffic_class: u8,
-    /// Common to all fragments of a packet.
+    /// Identification, common to all fragments of a packet.
     pub identification: u16,
-    /// Must not be fragmented.
+    /// Don't fragment.
     pub dont_fragment: bool,
-    /// Another fragment follows.
+    /// More fragments follow.
     pub more_fragments: bool,
-    /// Where this fragment belongs, in units of eight bytes.
+    /// Offset of this fragment, in units of eight bytes.
     pub fragment_offset: u16,
-    /// Hops left.
+    /// Time to live.
     pub time_to_live: u8,
-    /// What the payload is.
+    /// The protocol of the payload.
     pub protocol: u8,
     /// Source.
     pub src: Ipv4Addr,
@@ -59,7 +59,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Of a whole packet that must not be fragmented, with 64 hops.
+    /// The header of a whole packet that must not be fragmented, with 64 hops.
     pub fn new(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8) -> Header {
         Header {
             traffic_class: 0,
@@ -119,14 +119,14 @@ impl Header {
     }
 }
 
-/// A packet that was checked.
+/// A packet that has been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     fixed: &'a [u8; HEADER_LEN],
     /// Options and their padding.
     pub options: &'a [u8],
-    /// What the total length leaves; padding of the link is cut off. May be shorter where a
-    /// capture kept only the start: see [`Packet::parse_start`].
+    /// The payload by the total length; padding of the link is cut off. May be truncated if a capture kept only
+    /// the start: see [`Packet::parse_start`].
     pub payload: &'a [u8],
 }
 
@@ -142,10 +142,10 @@ impl<'a> Packet<'a> {
         Ok(packet)
     }
 
-    /// Of a packet of which a capture kept at least the header.
+    /// Parses a packet of which a capture kept at least the header.
     ///
     /// # Errors
-    /// As [`Packet::parse`], but the payload may be cut short.
+    /// As [`Packet::parse`], but the payload may be truncated.
     pub fn parse_start(bytes: &'a [u8]) -> Result<Packet<'a>, Error> {
         let (fixed, rest) = split::<HEADER_LEN>(bytes, "IPv4 header")?;
         let invalid = |what, found: usize| Error::Invalid { what, found: found as u64 };
@@ -196,16 +196,16 @@ impl<'a> Packet<'a> {
         let [.., a, b, c, d] = *self.fixed;
         Ipv4Addr::new(a, b, c, d)
     }
-    /// Bytes of header and payload on the wire.
+    /// Length of header and payload on the wire.
     pub fn total_len(&self) -> usize {
         usize::from(u16::from_be_bytes([self.fixed[2], self.fixed[3]]))
     }
-    /// Whether this is a part of a packet.
+    /// Whether this is a fragment.
     pub fn is_fragment(&self) -> bool {
         u16::from_be_bytes([self.fixed[6], self.fixed[7]]) & (MORE_FRAGMENTS | FRAGMENT_OFFSET_MAX)
             != 0
     }
-    /// The options one by one; the list ends early where one is broken.
+    /// The options one by one; the list ends at a malformed one.
     pub fn each_option(&self) -> Options<'a> {
         Options { rest: self.options }
     }
@@ -214,13 +214,13 @@ impl<'a> Packet<'a> {
 /// An option: its number and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpOption<'a> {
-    /// Copied flag, class and number.
+    /// Copied flag, class and number in one byte.
     pub kind: u8,
-    /// What follows kind and length.
+    /// The data after kind and length.
     pub data: &'a [u8],
 }
 
-/// Options one by one: those of IPv4 and of TCP have one form.
+/// Options one by one: those of IPv4 and TCP have the same format.
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
     pub(super) rest: &'a [u8],
@@ -251,7 +251,7 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// Takes one hop off a packet's time to live and brings its checksum up to date, as a router does.
+/// Decrements a packet's time to live and updates its checksum, as a router does.
 ///
 /// # Errors
 /// If there is no header, or no hop is left.

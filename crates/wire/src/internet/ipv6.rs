@@ -1,11 +1,11 @@
-//! IPv6 packets, and the extension headers before what they carry.
+//! IPv6 packets, and the extension headers before their payload.
 //!
 //! ```text
 //! version 4 | traffic class 8 | flow label 20 | payload length 16 | next header 8 | hop limit 8
 //! source 128 | destination 128
 //! ```
 //!
-//! Source: RFC 8200 §3 and §4. Jumbograms (RFC 2675) are not read.
+//! Source: RFC 8200 §3 and §4. Jumbograms (RFC 2675) are not supported.
 //!
 //! ```
 //! use lastmeter_wire::internet::{ipv6::{Header, Packet}, protocol};
@@ -22,7 +22,7 @@ use std::net::Ipv6Addr;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 40;
-/// Most extension headers that are passed over.
+/// Most extension headers that are skipped.
 pub const EXTENSIONS_MAX: usize = 8;
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 const HOP_BY_HOP: u8 = 0;
@@ -30,16 +30,16 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// Everything in a header but the length.
+/// The fields of a header other than the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// Differentiated services and congestion notification.
+    /// Traffic class: DSCP and ECN.
     pub traffic_class: u8,
-    /// Common to a flow, 20 bits.
+    /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// What follows the header.
+    /// Next header: the type of what follows.
     pub next_header: u8,
-    /// Hops left.
+    /// Hop limit.
     pub hop_limit: u8,
     /// Source.
     pub src: Ipv6Addr,
@@ -48,7 +48,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Of no particular class or flow, with 64 hops.
+    /// A header without traffic class or flow label, with 64 hops.
     pub fn new(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8) -> Header {
         Header { traffic_class: 0, flow_label: 0, next_header, hop_limit: 64, src, dst }
     }
@@ -70,26 +70,25 @@ impl Header {
     }
 }
 
-/// A packet that was checked.
+/// A packet that has been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The header.
     pub header: Header,
-    /// Bytes after the header on the wire.
+    /// Length of everything after the header on the wire.
     pub payload_len: usize,
-    /// Extension headers and what they carry; shorter than `payload_len` only after
-    /// [`Packet::parse_start`].
+    /// Extension headers and payload; shorter than `payload_len` only after [`Packet::parse_start`].
     pub payload: &'a [u8],
 }
 
-/// What a packet carries behind its extension headers.
+/// The payload of a packet after its extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upper<'a> {
     /// Its protocol.
     pub protocol: u8,
     /// Its bytes.
     pub payload: &'a [u8],
-    /// Where a fragment belongs, in units of eight bytes, and whether more follow.
+    /// Offset of a fragment in units of eight bytes, and whether more follow.
     pub fragment: Option<(u16, bool)>,
 }
 
@@ -104,10 +103,10 @@ impl<'a> Packet<'a> {
         }
         Ok(packet)
     }
-    /// Of a packet of which a capture kept at least the header.
+    /// Parses a packet of which a capture kept at least the header.
     ///
     /// # Errors
-    /// As [`Packet::parse`], but the payload may be cut short.
+    /// As [`Packet::parse`], but the payload may be truncated.
     pub fn parse_start(bytes: &'a [u8]) -> Result<Packet<'a>, Error> {
         let (&fixed, rest) = split::<HEADER_LEN>(bytes, "IPv6 header")?;
         let [w0, w1, w2, w3, l0, l1, next_header, hop_limit, addresses @ ..] = fixed;
@@ -129,10 +128,10 @@ impl<'a> Packet<'a> {
         Ok(Packet { header, payload_len, payload: &rest[..rest.len().min(payload_len)] })
     }
 
-    /// Passes over the extension headers.
+    /// Skips the extension headers.
     ///
     /// # Errors
-    /// If one is cut short, or there are more than [`EXTENSIONS_MAX`].
+    /// If one is truncated, or there are more than [`EXTENSIONS_MAX`].
     pub fn upper(&self) -> Result<Upper<'a>, Error> {
         let (mut protocol, mut payload) = (self.header.next_header, self.payload);
         let mut fragment = None;
@@ -156,7 +155,7 @@ impl<'a> Packet<'a> {
                 need: len,
                 have,
             })?;
-            // Behind the first fragment's header lies the middle of a packet.
+            // What follows the fragment header is not the start of a packet.
             if fragment.is_some_and(|(offset, _)| offset > 0) {
                 return Ok(Upper { protocol, payload, fragment });
             }

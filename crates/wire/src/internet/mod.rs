@@ -1,5 +1,5 @@
-//! The Internet's formats: views that check a packet once and then read fields where they lie, and
-//! values that emit headers with their checksums.
+//! The formats of the Internet: views that check a packet once and then read fields in place, and values that emit
+//! headers with their checksums.
 
 pub mod arp;
 pub mod checksum;

@@ -27,9 +27,9 @@ use crate::error::{Error, fit, split};
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
-/// Bytes of options, at most.
+/// Most bytes of options.
 pub const OPTIONS_LEN_MAX: usize = 40;
-/// Most blocks of a selective acknowledgement that options have room for.
+/// Most blocks of a selective acknowledgement that fit into the options.
 pub const BLOCKS_MAX: usize = 4;
 
 /// The control bits, most significant first: CWR ECE URG ACK PSH RST SYN FIN.
@@ -37,29 +37,29 @@ pub const BLOCKS_MAX: usize = 4;
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// No more data comes.
+    /// No more data will come.
     pub const FIN: Flags = Flags(0x01);
     /// Synchronise sequence numbers.
     pub const SYN: Flags = Flags(0x02);
     /// Reset the connection.
     pub const RST: Flags = Flags(0x04);
-    /// Hand data to the application at once.
+    /// Push: pass data to the application at once.
     pub const PSH: Flags = Flags(0x08);
-    /// The acknowledgement counts.
+    /// The acknowledgement number is valid.
     pub const ACK: Flags = Flags(0x10);
 
-    /// Whether all of `other` are set.
+    /// Whether all flags of `other` are set.
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
-    /// These and `other`.
+    /// The union of these and `other`.
     pub fn and(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 }
 
 impl std::fmt::Display for Flags {
-    /// The names of the bits set, `SYN,ACK`, or `-`.
+    /// The names of the flags set, `SYN,ACK`, or `-`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const NAMES: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
         let mut set = NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1);
@@ -69,46 +69,46 @@ impl std::fmt::Display for Flags {
     }
 }
 
-/// Everything in a header but offset, checksum and options.
+/// The fields of a header other than offset, checksum and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// Source port.
     pub src: u16,
     /// Destination port.
     pub dst: u16,
-    /// Of the first byte of data.
+    /// Sequence number of the first byte of data.
     pub sequence: u32,
     /// The next byte expected.
     pub acknowledgement: u32,
-    /// Control bits.
+    /// The flags.
     pub flags: Flags,
-    /// As carried, unscaled.
+    /// The window as carried, unscaled.
     pub window: u16,
-    /// Where urgent data ends.
+    /// Urgent pointer: where urgent data ends.
     pub urgent: u16,
 }
 
 /// An option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TcpOption {
-    /// The largest segment that the sender of this takes.
+    /// The largest segment that the sender of this option accepts.
     MaximumSegment(u16),
-    /// Windows are to be shifted by this.
+    /// The shift count for windows.
     WindowScale(u8),
-    /// Selective acknowledgement is understood.
+    /// Selective acknowledgements are permitted.
     SackPermitted,
-    /// Blocks received out of order, from first byte to the one after the last.
+    /// Blocks received out of order, each from its first byte to the byte after its last.
     Sack {
-        /// The blocks; those past `count` are zero.
+        /// The blocks; those beyond `count` are zero.
         blocks: [(u32, u32); BLOCKS_MAX],
         /// How many.
         count: u8,
     },
-    /// The sender's clock, and the last value of it that was seen of the receiver's.
+    /// The sender's clock, and the last value received of the other side's clock.
     Timestamps {
         /// The sender's clock.
         value: u32,
-        /// The receiver's, echoed.
+        /// The other side's, echoed.
         echo: u32,
     },
     /// Any other.
@@ -173,7 +173,7 @@ impl TcpOption {
 }
 
 impl Header {
-    /// A segment with its checksum; `pseudo` gives the pseudo-header's sum for a length.
+    /// A segment with its checksum; `pseudo` returns the sum of the pseudo-header for a length.
     ///
     /// # Errors
     /// If options take more than 40 bytes, or the segment more than 65,535.
@@ -207,12 +207,12 @@ impl Header {
     }
 }
 
-/// A segment whose lengths were checked.
+/// A segment whose lengths have been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
     /// The header.
     pub header: Header,
-    /// As carried.
+    /// The checksum as carried.
     pub checksum: u16,
     /// Data.
     pub payload: &'a [u8],
@@ -221,7 +221,7 @@ pub struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// The header must be there in full; how much data there is only IP knows.
+    /// The header must be complete; the length of the data is known only to IP.
     ///
     /// # Errors
     /// If bytes of the header are missing or the data offset is less than five words.
@@ -253,7 +253,7 @@ impl<'a> Segment<'a> {
     pub fn is_intact(&self, pseudo: Sum) -> bool {
         Sum::of(self.bytes).and(pseudo).is_intact()
     }
-    /// The options one by one; the list ends where one is broken.
+    /// The options one by one; the list ends at a malformed one.
     pub fn options(&self) -> impl Iterator<Item = Result<TcpOption, Error>> + 'a {
         EachOption { rest: self.options }.map(|option| option.and_then(TcpOption::parse))
     }

@@ -16,7 +16,7 @@ use crate::error::{Error, fit, split};
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 8;
-/// The longest payload that the length can say.
+/// The longest payload that the length field permits.
 pub const PAYLOAD_LEN_MAX: usize = 65_535 - HEADER_LEN;
 
 /// A datagram.
@@ -26,11 +26,11 @@ pub struct Datagram<'a> {
     pub src: u16,
     /// Destination port.
     pub dst: u16,
-    /// Bytes of header and payload on the wire.
+    /// Length of header and payload on the wire.
     pub len: u16,
-    /// As carried: zero means no checksum.
+    /// The checksum as carried: zero means none.
     pub checksum: u16,
-    /// The payload; shorter than `len` says only where a capture kept the start.
+    /// The payload; shorter than `len` says only if a capture kept just the start.
     pub payload: &'a [u8],
     bytes: &'a [u8],
 }
@@ -46,10 +46,10 @@ impl<'a> Datagram<'a> {
         }
         Ok(datagram)
     }
-    /// Of a datagram of which a capture kept at least the header.
+    /// Parses a datagram of which a capture kept at least the header.
     ///
     /// # Errors
-    /// As [`Datagram::parse`], but the payload may be cut short.
+    /// As [`Datagram::parse`], but the payload may be truncated.
     pub fn parse_start(bytes: &'a [u8]) -> Result<Datagram<'a>, Error> {
         let (&[s0, s1, d0, d1, l0, l1, c0, c1], _) = split::<HEADER_LEN>(bytes, "UDP header")?;
         let [src, dst, len, checksum] =
@@ -60,13 +60,13 @@ impl<'a> Datagram<'a> {
         let bytes = &bytes[..bytes.len().min(len.into())];
         Ok(Datagram { src, dst, len, checksum, payload: &bytes[HEADER_LEN..], bytes })
     }
-    /// Whether the checksum matches; one that was not sent does.
+    /// Whether the checksum matches; a missing one does.
     pub fn is_intact(&self, pseudo: Sum) -> bool {
         self.checksum == 0 || Sum::of(self.bytes).and(pseudo).is_intact()
     }
 }
 
-/// A datagram with its checksum; `pseudo` gives the pseudo-header's sum for a length.
+/// A datagram with its checksum; `pseudo` returns the sum of the pseudo-header for a length.
 ///
 /// # Errors
 /// If the payload is too long.

@@ -1,7 +1,7 @@
 //! Routing tables in files: text with one line per prefix, and MRT dumps of a router's table.
 //!
-//! A table is read whole or not at all. An error names the line or the offset, what was found and what
-//! would be right. Memory is at most a few times the file's length, and [`ROUTES_MAX`] routes.
+//! A table is read completely or not at all. An error names the line or the offset, what was found and what would
+//! be right. Memory is at most a few times the file's length, and at most [`ROUTES_MAX`] routes.
 //!
 //! ```
 //! use lastmeter_wire::routes::Routes;
@@ -36,11 +36,11 @@ impl Prefix {
         let beyond = bits.checked_shl(len.into()).unwrap_or(0);
         (len <= width && beyond == 0).then_some(Prefix { address, len })
     }
-    /// Its bits, followed by zeros.
+    /// The address of the prefix: its bits, followed by zeros.
     pub fn address(self) -> IpAddr {
         self.address
     }
-    /// How many bits it has.
+    /// Length in bits.
     #[expect(clippy::len_without_is_empty, reason = "no prefix is a container")]
     pub fn len(self) -> u8 {
         self.len
@@ -53,7 +53,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// An address' bits, the first at the top, and how many they are.
+/// The bits of an address, first one at the top, and their number.
 fn left(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
@@ -61,7 +61,7 @@ fn left(address: IpAddr) -> (u128, u8) {
     }
 }
 
-/// The address of the first bytes of a prefix, followed by zeros.
+/// The address with these first bytes, followed by zeros.
 fn address(bytes: &[u8], v6: bool) -> Option<IpAddr> {
     let mut all = [0; 16];
     all.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -75,26 +75,26 @@ fn address(bytes: &[u8], v6: bool) -> Option<IpAddr> {
 /// A prefix with the number of its next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where packets go that begin so.
+    /// The destinations of the route.
     pub prefix: Prefix,
-    /// Never zero. Where the table names addresses, this is the place of one of them, from 1.
+    /// Never zero. If the table has addresses, this is the position of one of them, from 1.
     pub next_hop: u32,
 }
 
-/// A table, in the file's order; no prefix is there twice.
+/// A table, in the order of the file; no prefix occurs twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// The routes.
     pub routes: Vec<Route>,
-    /// The addresses of the next hops; empty if the file gives them numbers.
+    /// The addresses of the next hops; empty if the file has numbers.
     pub next_hops: Vec<IpAddr>,
 }
 
 impl Routes {
-    /// Reads a table of either form.
+    /// Parses a table in either format.
     ///
     /// # Errors
-    /// If it is neither, is compressed, ends early, or anything in it is wrong.
+    /// If it is in neither format, is compressed, ends early, or anything in it is wrong.
     pub fn parse(file: &[u8]) -> Result<Routes, Error> {
         const COMPRESSED: [(&[u8], &str); 4] = [
             (b"\x1f\x8b", "gzip"),
@@ -108,7 +108,7 @@ impl Routes {
                 format!("compressed with {with}: decompress it first"),
             ));
         }
-        // A record's header has zeros, in the length if nowhere else; no text has.
+        // The header of a record contains zeros, in the length if nowhere else; text does not.
         match file.iter().take(mrt::HEADER_LEN).any(|&byte| byte == 0) {
             true => mrt::parse(file),
             false => text::parse(file),
@@ -116,7 +116,7 @@ impl Routes {
     }
 }
 
-/// A table as it grows; the numbers that next hops get.
+/// A table under construction, with the numbers given to next hops.
 #[derive(Default)]
 struct Builder {
     routes: Routes,
@@ -140,7 +140,7 @@ impl Builder {
         self.places.push(place);
         Ok(())
     }
-    /// The table, or the first place where a prefix stands again, with what is wrong.
+    /// The table, or the position of the first repeated prefix and the error.
     fn finish(self) -> Result<Routes, (u64, String)> {
         let prefixes = self.routes.routes.iter().map(|route| route.prefix);
         let mut sorted: Vec<(Prefix, u64)> = prefixes.zip(self.places).collect();
@@ -159,9 +159,9 @@ impl Builder {
 /// Why a file is not a table, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The line, from 1, of a text.
+    /// The line of a text, from 1.
     pub line: Option<u64>,
-    /// The offset in bytes of an MRT file.
+    /// The byte offset in an MRT file.
     pub offset: Option<u64>,
     /// What was found and what would be right.
     pub reason: String,

@@ -7,9 +7,9 @@
 //! entry    peer 2 | time 4 | [path 4] | attributes' length 2 | attributes
 //! ```
 //!
-//! The best of a prefix's entries is used: highest LOCAL_PREF (100 where absent), then the shortest AS path,
-//! then the first (RFC 4271 §9.1.1, §9.1.2.2 a). Its next hop's address gets a number. Records of other
-//! types, and routes of families other than IPv4 and IPv6 unicast, are skipped.
+//! The best of a prefix's entries is used: highest LOCAL_PREF (100 if absent), then the shortest AS path, then the
+//! first (RFC 4271 §9.1.1, §9.1.2.2 a). Its next hop's address gets a number. Records of other types, and routes
+//! of families other than IPv4 and IPv6 unicast, are skipped.
 
 use super::{Builder, Error, Prefix, Route, Routes, address};
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ const TABLE_DUMP_V2: u16 = 13;
 const PEER_INDEX_TABLE: u16 = 1;
 const RIB_IPV4_UNICAST: u16 = 2;
 const RIB_IPV6_UNICAST: u16 = 4;
-/// RFC 8050 §4: the same with the path's identifier in each entry.
+/// RFC 8050 §4: the same with a path identifier in each entry.
 const RIB_IPV4_UNICAST_ADDPATH: u16 = 8;
 const RIB_IPV6_UNICAST_ADDPATH: u16 = 10;
 
@@ -32,15 +32,15 @@ const LOCAL_PREF: u8 = 5;
 const MP_REACH_NLRI: u8 = 14;
 /// The attribute's length has two bytes.
 const EXTENDED_LENGTH: u8 = 0x10;
-/// A segment of the path of which the order is not known counts as one AS (RFC 4271 §9.1.2.2 a).
+/// An unordered segment of the path (AS_SET) counts as one AS (RFC 4271 §9.1.2.2 a).
 const AS_SET: u8 = 1;
-/// What a route without LOCAL_PREF has.
+/// LOCAL_PREF of a route without one.
 const LOCAL_PREF_DEFAULT: u32 = 100;
 
-/// Reads a dump.
+/// Parses a dump.
 ///
 /// # Errors
-/// At the first record that is wrong, or where a prefix stands again.
+/// At the first record that is wrong, or at a repeated prefix.
 pub fn parse(file: &[u8]) -> Result<Routes, Error> {
     let mut builder = Builder::default();
     let mut peers = None;
@@ -71,7 +71,7 @@ pub fn parse(file: &[u8]) -> Result<Routes, Error> {
     builder.finish().map_err(|(offset, reason)| Error::at_offset(offset, reason))
 }
 
-/// Bytes, and where in the file they begin.
+/// Bytes, and their offset in the file.
 #[derive(Clone, Copy)]
 struct Bytes<'a> {
     bytes: &'a [u8],
@@ -153,7 +153,7 @@ fn routes(
     Ok(best.map(|(_, next_hop)| Route { prefix, next_hop: builder.number(next_hop) }))
 }
 
-/// How good an entry is, and its next hop.
+/// The rank of an entry, and its next hop.
 fn judge(attributes: &mut Bytes<'_>) -> Result<(Rank, Option<IpAddr>), String> {
     let (mut preference, mut length, mut next_hop) = (LOCAL_PREF_DEFAULT, 0, None);
     while !attributes.bytes.is_empty() {
@@ -185,7 +185,8 @@ fn path_length(value: &mut Bytes<'_>) -> Result<u32, String> {
     Ok(length)
 }
 
-/// The next hop of MP_REACH_NLRI: RFC 6396 §4.3.4 has its length and itself, some writers all of RFC 4760.
+/// The next hop of MP_REACH_NLRI: RFC 6396 §4.3.4 has only its length and address, some writers the whole of RFC
+/// 4760.
 fn reach(value: &mut Bytes<'_>) -> Result<IpAddr, String> {
     let what = "next hop in MP_REACH_NLRI";
     if value.bytes.first() == Some(&0) {
@@ -208,7 +209,7 @@ fn reach(value: &mut Bytes<'_>) -> Result<IpAddr, String> {
 /// Next hops that are numbers become the addresses 0.0.0.1 and so on.
 pub fn emit(routes: &Routes) -> Vec<u8> {
     let mut file = Vec::new();
-    // One IPv4 peer of an AS of four bytes; RFC 5737 and RFC 5398 have the address and the AS.
+    // One IPv4 peer with a four-byte AS; address and AS are from RFC 5737 and RFC 5398.
     let peers = [
         &[192, 0, 2, 1, 0, 0, 0, 1, 2][..],
         &[192, 0, 2, 1, 192, 0, 2, 1],
@@ -259,13 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_emitted_is_read() {
+    fn parses_what_it_emits() {
         assert_eq!(Routes::parse(&emit(&table())), Ok(table()));
         assert_eq!(parse(&[]), Ok(Routes::default()));
     }
 
     #[test]
-    fn the_best_entry_counts() {
+    fn the_best_entry_is_used() {
         let entry = |peer: u8, attributes: &[u8]| {
             [&[0, peer, 0, 0, 0, 0, 0, attributes.len() as u8], attributes].concat()
         };
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn says_the_record_and_the_reason_wherever_a_file_ends() {
+    fn an_error_names_record_and_reason_wherever_a_file_ends() {
         let file = emit(&table());
         for len in 1..file.len() {
             match parse(&file[..len]) {

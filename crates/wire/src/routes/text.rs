@@ -1,4 +1,4 @@
-//! A routing table as text: `PREFIX NEXT-HOP` on each line, `#` before a comment.
+//! A routing table as text: `PREFIX NEXT-HOP` on each line; `#` starts a comment.
 //!
 //! ```text
 //! 10.0.0.0/8      1              a next hop is a number from 1 on,
@@ -11,13 +11,13 @@ use super::{Builder, Error, Prefix, Route, Routes};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// How much of a wrong word an error repeats.
+/// Longest part of a wrong word that an error quotes.
 const QUOTED_MAX: usize = 60;
 
-/// Reads a table.
+/// Parses a table.
 ///
 /// # Errors
-/// At the first line that is wrong, or where a prefix stands again.
+/// At the first line that is wrong, or at a repeated prefix.
 pub fn parse(file: &[u8]) -> Result<Routes, Error> {
     let mut builder = Builder::default();
     let mut numbered = None;
@@ -66,7 +66,7 @@ fn route(text: &str, builder: &mut Builder, numbered: &mut Option<bool>) -> Resu
     Ok(Route { prefix, next_hop: next_hop.unwrap_or(1) })
 }
 
-/// `10.0.0.0/8`.
+/// Parses a prefix like `10.0.0.0/8`.
 ///
 /// # Errors
 /// What is wrong with it, and what would be right.
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn says_the_line_and_the_reason_and_loads_nothing() {
+    fn an_error_names_line_and_reason_and_nothing_is_loaded() {
         let cases: [(&[u8], u64, &str); 10] = [
             (b"10.0.0.0/8 1\n10.0.0.0 1", 2, "is not a prefix"),
             (b"10.0.0.0/8", 1, "has no next hop"),
@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_emitted_is_read(
+        fn parses_what_it_emits(
             routes in prop::collection::btree_map((any::<u128>(), any::<bool>(), 0..=32_u8), 1_u32.., 0..40)
         ) {
             let mut all = Routes::default();

@@ -1,7 +1,7 @@
-//! What the CPU does at each level: a step, its own work first, then stages of the host's profile.
+//! The CPU's work at each level: a step, its own work first, then stages of the host's profile.
 //!
 //! ```text
-//! step --> own work --> part --> part --> done: on with the next step
+//! step --> own work --> part --> part --> done: next step
 //!                         '--> buses, meanwhile
 //! ```
 
@@ -41,25 +41,25 @@ impl Step {
 
 /// Work for the CPU.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct Request {
     pub(crate) job: Job,
-    /// What it moves.
+    /// The bytes that it moves.
     pub(crate) bytes: Bytes,
 }
 
-/// What the CPU does at a level.
+/// State of the CPU at a level.
 pub(super) struct Level {
     /// It stays here while it is pre-empted.
     pub(super) step: Option<Step>,
-    /// What the job that runs is accounted to.
+    /// The stage that the running job is accounted to.
     pub(super) stage: StageId,
-    /// The part that the job is, if it is one.
+    /// The profile part that the job represents, if any.
     pub(super) part: Option<usize>,
     /// The parts that come after it.
     pub(super) rest: Range<usize>,
-    /// What is known of the job since the CPU has done its share.
+    /// The job's times, once the CPU has done its share.
     pub(super) served: Option<Done>,
-    /// Buses that the packet's bytes still cross.
+    /// The number of buses that the packet's bytes still have to cross.
     pub(super) crossing: u32,
 }
 
@@ -86,10 +86,10 @@ impl Reception {
             return;
         }
         (self.levels[level].stage, self.levels[level].part) = (stage, None);
-        self.ask(level, Priority::Thread(0), work, Bytes(0));
+        self.request(level, Priority::Thread(0), work, Bytes(0));
     }
 
-    /// Goes on with the next part of a step, if there is one.
+    /// Continues with the next part of a step, if there is one.
     fn next_part(&mut self, level: usize) -> bool {
         let state = &mut self.levels[level];
         let (Some(at), Some(packet)) =
@@ -102,12 +102,12 @@ impl Reception {
         let work = part.cost.time_for(len) + if ends { part.per_pdu } else { Duration::ZERO };
         (state.stage, state.part) = (part.stage, Some(at));
         state.crossing = part.buses.len() as u32;
-        self.ask(level, part.priority, work, len);
+        self.request(level, part.priority, work, len);
         true
     }
 
-    /// Asks the CPU for work at a level; in a thread, with the priority of a thread.
-    fn ask(&mut self, level: usize, thread: Priority, work: Duration, bytes: Bytes) {
+    /// Requests CPU time at a level; in a thread, with the priority of the thread.
+    fn request(&mut self, level: usize, thread: Priority, work: Duration, bytes: Bytes) {
         let priority = match level {
             INTERRUPT => Priority::Handler,
             SOFTIRQ => Priority::Softirq,
@@ -115,34 +115,34 @@ impl Reception {
         };
         let (stage, preemptive) = (self.levels[level].stage, level != THREAD);
         let job = Job { id: JOBS + level, stage, priority, preemptive, work };
-        self.asks.push(Ask { job, bytes });
+        self.requests.push(Request { job, bytes });
     }
 
-    /// The job of reception that has this number, as a level of the CPU.
+    /// The level of the CPU for the job of reception with this number.
     pub(crate) fn level(id: usize) -> Option<usize> {
         id.checked_sub(JOBS)
     }
 
-    /// The part that runs at a level, and how long its packet is.
+    /// The part that runs at a level, and the length of its packet.
     pub(crate) fn running(&self, level: usize) -> Option<(&Part, Bytes)> {
         let level = self.levels.get(level)?;
         Some((&self.options.parts[level.part?], level.step.as_ref()?.packet()?.len))
     }
 
-    /// The CPU has done its share of the job at a level; whether the job is done.
+    /// The CPU has done its share of the job at a level. Returns whether the job is done.
     pub(crate) fn served(&mut self, level: usize, done: Done) -> bool {
         self.levels[level].served = Some(done);
         self.levels[level].crossing == 0
     }
 
-    /// The bytes of a level's packet have crossed one of its buses; whether the job is done.
+    /// The bytes of a level's packet have crossed one of its buses. Returns whether the job is done.
     pub(crate) fn crossed(&mut self, level: usize) -> bool {
         let level = &mut self.levels[level];
         level.crossing -= 1;
         level.crossing == 0 && level.served.is_some()
     }
 
-    /// Goes on where CPU and buses have both done their share.
+    /// Continues if both CPU and buses have done their share.
     pub(crate) fn complete(&mut self, now: Time, level: usize) {
         let state = &mut self.levels[level];
         let Some(done) = state.served.take() else { return };
@@ -162,8 +162,7 @@ impl Reception {
     }
 }
 
-/// Enters the stage in the packet's own record. What was neither wait nor service was pre-emption,
-/// or waiting for a bus.
+/// Records the stage in the packet. Time neither waiting nor in service was pre-emption, or waiting for a bus.
 fn record(now: Time, stage: StageId, packet: &mut Packet, done: &Done) {
     let wait = done.started - packet.entered;
     let blocked = (now - done.started) - done.served;

@@ -8,15 +8,14 @@
 //!                                                              thread     application, pollers
 //! ```
 //!
-//! An interrupt pre-empts everything but another interrupt; a soft interrupt pre-empts threads.
-//! Threads take turns as [`Scheduling`] says (`threads.rs`); what happens to a packet
-//! is in `packets.rs`. Each step of work is a job of the CPU, accounted to its own stage, so that
-//! the ledger says what went into interrupts, protocol and application. Where the host has a
-//! profile, its receive stages are jobs behind that one ([`Part`]): the stages of the kernel
-//! wherever the policy handles the last command of a packet, the others in the application.
+//! An interrupt pre-empts everything but another interrupt; a soft interrupt pre-empts threads. [`Scheduling`]
+//! determines how threads take turns (`threads.rs`); `packets.rs` handles individual packets. Each step of work is
+//! a job of the CPU, accounted to its own stage, so that the ledger shows the time spent in interrupts, protocol
+//! and application. With a profile, the host's receive stages are jobs following that one ([`Part`]): the stages
+//! of the kernel wherever the policy handles the last command of a packet, the others in the application.
 //!
-//! Reception decides and the machine serves: what it wants done it puts into [`Asks`], and it is
-//! told what is done.
+//! Reception decides and the machine serves: reception puts its requests into a list of [`Request`]s, and the
+//! machine tells it what is done.
 
 use super::interface::{Command, Interface};
 use super::{Commands, Costs, Counts, Expired, InterfaceOptions, Place, View};
@@ -30,46 +29,46 @@ mod packets;
 mod stages;
 mod threads;
 
-pub(crate) use levels::Ask;
+pub(crate) use levels::Request;
 use levels::{Level, Step};
 pub use stages::{APPLICATION, Named, RECEPTION, Stages};
 
 /// How threads take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
-    /// In the order in which they became ready; each until it has nothing to do (x-kernel).
+    /// In the order in which they became ready; each runs until it has nothing to do (x-kernel).
     Cooperative,
-    /// The one that has had least time, for at least so long (as a fair-share scheduler does).
+    /// The one that has had the least time, for at least this long (as in a fair-share scheduler).
     Fair(Duration),
 }
 
-/// How a host receives.
+/// Parameters of a receiving host.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What its work costs, besides that of `parts`.
+    /// Costs, in addition to those of `parts`.
     pub costs: Costs,
     /// How its threads take turns.
     pub scheduling: Scheduling,
-    /// What its stages are called.
+    /// Its stages in the books.
     pub stages: Stages,
     /// The stages of the host's profile that a packet passes on the CPU, in order.
     pub parts: Vec<Part>,
-    /// So many of them go with a packet's last command; the others are the application's.
+    /// How many of them are executed with a packet's last command; the others are the application's.
     pub kernel: usize,
 }
 
-/// A stage of a profile, as a part of what reception does with a packet.
+/// A stage of a profile, as a part of the processing of a packet.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// What it is called in the books.
+    /// Its stage in the books.
     pub stage: StageId,
-    /// What a packet costs the CPU.
+    /// Cost of a packet on the CPU.
     pub cost: Cost,
     /// Additional cost of a PDU's last packet.
     pub per_pdu: Duration,
-    /// Buses that a packet's bytes cross meanwhile, by index, and how often each byte does.
+    /// Buses that a packet's bytes cross meanwhile, by index, and how many times each byte does.
     pub buses: Vec<(usize, u32)>,
-    /// Who goes first at the CPU where the application does it, and at priority buses.
+    /// Priority on the CPU if the application executes it, and on priority buses.
     pub priority: Priority,
 }
 
@@ -78,10 +77,9 @@ const INTERRUPT: usize = 0;
 const SOFTIRQ: usize = 1;
 const THREAD: usize = 2;
 const SPIN: usize = 3;
-/// Jobs of reception are numbered by level from here on; the machine's own are fewer.
+/// Jobs of reception are numbered by level from here on; the machine's own numbers are lower.
 const JOBS: usize = usize::MAX - SPIN;
-/// Longer than any run.
-const FOR_EVER: Duration = Duration::from_secs(3_000_000);
+const LONGER_THAN_ANY_RUN: Duration = Duration::from_secs(3_000_000);
 
 #[derive(Clone, Copy)]
 enum Raise {
@@ -94,48 +92,48 @@ enum Raise {
 struct Batch {
     interface: usize,
     handled: u64,
-    /// In the application's own thread: nothing to turn to.
+    /// In the application's own thread: no thread switch.
     in_application: bool,
 }
 
-/// Whose turn a thread's step is.
+/// The thread that a step belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
     Application,
     Poller(usize),
 }
 
-/// How a host takes packets from its interfaces.
+/// How a host accepts packets from its interfaces.
 pub struct Reception {
     options: Options,
     interfaces: Vec<Interface>,
     levels: [Level; 3],
-    asks: Vec<Ask>,
-    /// The batches of the interrupt and the softirq level.
+    requests: Vec<Request>,
+    /// The batches at interrupt and softirq level.
     batches: [Option<Batch>; 2],
     raised: VecDeque<Raise>,
     softirqs: VecDeque<usize>,
-    /// Pollers that are ready, in that order, with what they have done.
+    /// Pollers that are ready, in that order, with their progress.
     pollers: VecDeque<Batch>,
-    /// The interface that is asked first when nothing else is to be done: they take turns.
-    asks_first: usize,
+    /// The interface to poll first when there is nothing else to do: they take turns.
+    polled_first: usize,
     /// Packets for the application.
     queue: VecDeque<(usize, Packet)>,
-    /// Whether the application became ready before all pollers that are.
+    /// Whether the application became ready before all ready pollers.
     application_first: bool,
     application_asleep: bool,
     running: Option<Who>,
-    /// The thread that the CPU turned to last.
+    /// The thread that the CPU last switched to.
     last: Option<Who>,
-    /// Time of threads, for fair turns: the application, then each interface's poller.
+    /// Run times of threads, for fair scheduling: the application, then each interface's poller.
     runtimes: Vec<Duration>,
-    /// Whether reception has used the cache since the application did.
+    /// Whether reception has used the cache since the application last did.
     cold: bool,
     outputs: Vec<Output>,
 }
 
 impl Reception {
-    /// With interfaces that have nothing yet.
+    /// With empty interfaces.
     pub fn new(options: Options, interfaces: Vec<InterfaceOptions>) -> Reception {
         let spins = interfaces.iter().any(|interface| interface.policy.spins());
         let mut reception = Reception {
@@ -143,12 +141,12 @@ impl Reception {
             interfaces: interfaces.into_iter().map(Interface::new).collect(),
             levels: std::array::from_fn(|_| Level::at_rest(options.stages.interrupt)),
             options,
-            asks: Vec::new(),
+            requests: Vec::new(),
             batches: [None, None],
             raised: VecDeque::new(),
             softirqs: VecDeque::new(),
             pollers: VecDeque::new(),
-            asks_first: 0,
+            polled_first: 0,
             queue: VecDeque::new(),
             application_first: false,
             application_asleep: true,
@@ -160,13 +158,13 @@ impl Reception {
         if spins {
             let (id, stage) = (JOBS + SPIN, reception.options.stages.polling);
             let priority = Priority::Idle;
-            let job = Job { id, stage, priority, preemptive: false, work: FOR_EVER };
-            reception.asks.push(Ask { job, bytes: Bytes(0) });
+            let job = Job { id, stage, priority, preemptive: false, work: LONGER_THAN_ANY_RUN };
+            reception.requests.push(Request { job, bytes: Bytes(0) });
         }
         reception
     }
 
-    /// A packet comes from the network. What is due before it must have been done.
+    /// A packet arrives from the network. Everything due before it must have been handled.
     pub(crate) fn arrive(&mut self, now: Time, interface: usize, mut packet: Packet) {
         packet.entered = now;
         let view = self.view(interface);
@@ -195,12 +193,12 @@ impl Reception {
         self.changed(now, interface);
     }
 
-    /// When an interface does something next; what the CPU does, the machine knows.
+    /// When the next event of an interface is due; the machine knows the events of the CPU.
     pub(crate) fn ready_at(&self) -> Option<Time> {
         self.interfaces.iter().filter_map(Interface::ready_at).min()
     }
 
-    /// Does the first thing that an interface has due.
+    /// Handles the first event that is due at an interface.
     pub(crate) fn advance_to(&mut self, due: Time) {
         for interface in 0..self.interfaces.len() {
             let card = &mut self.interfaces[interface];
@@ -218,18 +216,18 @@ impl Reception {
         }
     }
 
-    /// What it wants done outside, in order: packets that the application has processed leave by
-    /// the port of their interface.
+    /// Its effects on the outside world, in order: packets that the application has processed leave by the port of
+    /// their interface.
     pub(crate) fn outputs(&mut self) -> std::vec::Drain<'_, Output> {
         self.outputs.drain(..)
     }
 
-    /// What it wants the CPU to do, in order.
-    pub(crate) fn asks(&mut self) -> std::vec::Drain<'_, Ask> {
-        self.asks.drain(..)
+    /// Its requests for CPU time, in order.
+    pub(crate) fn requests(&mut self) -> std::vec::Drain<'_, Request> {
+        self.requests.drain(..)
     }
 
-    /// What an interface has done.
+    /// Counts of an interface.
     pub(crate) fn counts(&self, interface: usize) -> Counts {
         self.interfaces[interface].counts
     }
@@ -257,19 +255,19 @@ impl Reception {
         }
     }
 
-    /// The least virtual service of those interfaces that want any.
+    /// The least virtual service among interfaces that want service.
     fn least_served(&self) -> Duration {
         let active = self
             .interfaces
             .iter()
             .filter(|card| card.options.reservation.is_some() && card.wants_service());
-        active.map(|card| card.virtual_service).min().unwrap_or(FOR_EVER)
+        active.map(|card| card.virtual_service).min().unwrap_or(LONGER_THAN_ANY_RUN)
     }
 
-    /// Something about an interface has changed: may it interrupt; has an idle host work?
+    /// The state of an interface has changed: it may interrupt, and an idle host may have work.
     fn changed(&mut self, now: Time, interface: usize) {
         self.consult(now, interface);
-        self.go_on_threads(now);
+        self.continue_threads(now);
     }
 
     fn consult(&mut self, now: Time, interface: usize) {
@@ -293,10 +291,10 @@ impl Reception {
 
     fn raise(&mut self, raise: Raise) {
         self.raised.push_back(raise);
-        self.go_on_interrupts();
+        self.continue_interrupts();
     }
 
-    fn go_on_interrupts(&mut self) {
+    fn continue_interrupts(&mut self) {
         if self.levels[INTERRUPT].step.is_some() || self.batches[INTERRUPT].is_some() {
             return;
         }
@@ -306,13 +304,13 @@ impl Reception {
         }
     }
 
-    fn go_on_softirqs(&mut self, now: Time) {
+    fn continue_softirqs(&mut self, now: Time) {
         if self.levels[SOFTIRQ].step.is_some() || self.batches[SOFTIRQ].is_some() {
             return;
         }
         if let Some(interface) = self.softirqs.pop_front() {
             self.batches[SOFTIRQ] = Some(Batch { interface, handled: 0, in_application: false });
-            self.go_on_batch(now, SOFTIRQ);
+            self.continue_batch(now, SOFTIRQ);
         }
     }
 
@@ -324,7 +322,7 @@ impl Reception {
             Place::Interrupt => self.raise(Raise::Clock(interface, Some(place))),
             Place::Softirq => {
                 self.softirqs.push_back(interface);
-                self.go_on_softirqs(now);
+                self.continue_softirqs(now);
             }
             Place::Thread | Place::Application => {
                 let in_application = place == Place::Application;
@@ -335,12 +333,12 @@ impl Reception {
                 let runtime = &mut self.runtimes[interface + 1];
                 *runtime = (*runtime).max(least);
                 self.pollers.push_back(Batch { interface, handled: 0, in_application });
-                self.go_on_threads(now);
+                self.continue_threads(now);
             }
         }
     }
 
-    /// What a thread that wakes up is taken to have had at least.
+    /// The run time credited to a thread that wakes up, if it has had less.
     fn runtime_floor(&self) -> Duration {
         match self.running {
             Some(Who::Application) => self.runtimes[0],
@@ -349,8 +347,8 @@ impl Reception {
         }
     }
 
-    /// One more command of the batch of a level, or its end.
-    fn go_on_batch(&mut self, now: Time, level: usize) {
+    /// Handles one more command of the batch at a level, or ends the batch.
+    fn continue_batch(&mut self, now: Time, level: usize) {
         let Some(batch) = self.batches[level] else { return };
         let interface = batch.interface;
         let view = self.view(interface);
@@ -363,10 +361,10 @@ impl Reception {
         let place = policy.finished(now, &view, batch.handled);
         self.ended(now, interface, place);
         match level {
-            INTERRUPT => self.go_on_interrupts(),
-            _ => self.go_on_softirqs(now),
+            INTERRUPT => self.continue_interrupts(),
+            _ => self.continue_softirqs(now),
         }
-        self.go_on_threads(now);
+        self.continue_threads(now);
     }
 
     fn ended(&mut self, now: Time, interface: usize, place: Option<Place>) {
@@ -379,7 +377,7 @@ impl Reception {
         }
     }
 
-    /// Works on the next command of `interface` at a level.
+    /// Handles the next command of `interface` at a level.
     fn handle(&mut self, now: Time, level: usize, interface: usize) {
         let view = self.view(interface);
         let Costs { accept, demultiplex, protocol, .. } = self.options.costs;
@@ -432,13 +430,13 @@ impl Reception {
         }
         match level {
             INTERRUPT | SOFTIRQ => {
-                self.go_on_batch(now, level);
-                self.go_on_interrupts();
-                self.go_on_softirqs(now);
+                self.continue_batch(now, level);
+                self.continue_interrupts();
+                self.continue_softirqs(now);
             }
             _ => {}
         }
-        self.go_on_threads(now);
+        self.continue_threads(now);
     }
 
     fn interface_of(&self, level: usize) -> usize {
@@ -474,7 +472,7 @@ impl Reception {
         match expired {
             Expired::Nothing => {}
             Expired::Clock => self.raise(Raise::Clock(interface, None)),
-            // Whoever is being served already is not begun a second time.
+            // An interface that is already being served is not started again.
             Expired::ClockThen(place) if !card.engaged => {
                 card.engaged = true;
                 card.interrupt = None;

@@ -1,6 +1,6 @@
-//! What happens to a packet: handled, moved into memory, queued, processed, dropped.
+//! The path of a packet through reception: handled, moved into memory, queued, processed, dropped.
 
-use super::{Command, FOR_EVER, Reception, Who};
+use super::{Command, LONGER_THAN_ANY_RUN, Reception, Who};
 use crate::machine::Output;
 use crate::receive::Commands;
 use lastmeter_base::{Bytes, Duration, Packet, Time};
@@ -46,7 +46,7 @@ impl Reception {
         card.handled.packets += 1;
         card.handled.bytes = Bytes(card.handled.bytes.0 + packet.len.0);
         if let Some(gap) = card.options.reservation {
-            let behind = if least == FOR_EVER { Duration::ZERO } else { least };
+            let behind = if least == LONGER_THAN_ANY_RUN { Duration::ZERO } else { least };
             card.virtual_service = card.virtual_service.max(behind) + gap;
         }
         if self.queue.is_empty() && self.running != Some(Who::Application) {

@@ -1,44 +1,44 @@
-//! The stages of reception in the books: what they are called, and what they are for.
+//! The stages of reception in the books: their names and roles.
 
 use lastmeter_base::StageId;
 
 /// The role of stages that receive: interrupts, polls and the protocol.
 pub const RECEPTION: &str = "reception";
-/// The role of the stage that stands for what the packets are for.
+/// The role of the stage that represents the application's use of the packets.
 pub const APPLICATION: &str = "application";
 
-/// Something for each stage of reception.
+/// One value for each stage of reception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stages<T = StageId> {
     /// Entering and leaving interrupt handlers.
     pub interrupt: T,
-    /// Turning to a thread.
+    /// Switching to a thread.
     pub switch: T,
     /// The first command of a packet.
     pub accept: T,
-    /// The transfer into the host's memory.
+    /// The transfer into host memory.
     pub transfer: T,
     /// The last command of a packet: the protocol stack.
     pub protocol: T,
-    /// The application's work.
+    /// The application's processing.
     pub application: T,
-    /// Looking at interfaces that have nothing.
+    /// Polling interfaces that have nothing.
     pub polling: T,
 }
 
-/// What a stage of reception is called in the books.
+/// A stage of reception in the books.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    /// Behind the name of its host.
+    /// Its name, after that of its host.
     pub name: &'a str,
-    /// What it is for.
+    /// Its role.
     pub role: &'static str,
     /// Whether the processor serves it.
     pub on_cpu: bool,
 }
 
 impl<'a> Stages<Named<'a>> {
-    /// Those of a host whose profile names none of them.
+    /// The stages on a host whose profile names none of them.
     pub const NAMES: Stages<Named<'static>> = {
         const fn on_cpu(name: &'static str, role: &'static str) -> Named<'static> {
             Named { name, role, on_cpu: true }
@@ -57,7 +57,7 @@ impl<'a> Stages<Named<'a>> {
 }
 
 impl<T> Stages<T> {
-    /// Something else for each, in order.
+    /// Converts the value of each, in order.
     pub fn map<U>(self, mut to: impl FnMut(T) -> U) -> Stages<U> {
         Stages {
             interrupt: to(self.interrupt),

@@ -1,12 +1,12 @@
-//! The threads of a receiving host: the application, pollers, and whose turn it is.
+//! The threads of a receiving host: the application, the pollers, and their scheduling.
 
 use super::{Batch, Reception, Scheduling, Step, THREAD, Who};
 use crate::receive::{Costs, Place};
 use lastmeter_base::{Duration, Time};
 
 impl Reception {
-    /// The next step of a thread, if the CPU does none yet.
-    pub(super) fn go_on_threads(&mut self, now: Time) {
+    /// The next step of a thread, if the CPU has none yet.
+    pub(super) fn continue_threads(&mut self, now: Time) {
         while self.levels[THREAD].step.is_none() {
             let who = self.turn();
             let turned = who != self.last;
@@ -15,7 +15,7 @@ impl Reception {
                 Some(Who::Application) => self.work(turned),
                 Some(Who::Poller(interface)) => self.poll(now, interface, turned),
                 None => {
-                    if !self.ask_idle(now) {
+                    if !self.poll_idle(now) {
                         self.application_asleep = true;
                         return;
                     }
@@ -24,7 +24,7 @@ impl Reception {
         }
     }
 
-    /// Whose turn it is.
+    /// The thread whose turn it is.
     fn turn(&self) -> Option<Who> {
         let first = self.pollers.front().map(|batch| Who::Poller(batch.interface));
         let application = (!self.queue.is_empty()).then_some(Who::Application);
@@ -45,7 +45,7 @@ impl Reception {
                 };
                 let pollers = self.pollers.iter().map(|batch| Who::Poller(batch.interface));
                 let least = application.into_iter().chain(pollers).min_by_key(runtime)?;
-                // A thread runs on until it is a slice ahead of another.
+                // A thread keeps running until it is a slice ahead of another.
                 present.filter(|who| runtime(who) <= runtime(&least) + slice).or(Some(least))
             }
         }
@@ -106,10 +106,10 @@ impl Reception {
         self.ended(now, interface, place);
     }
 
-    /// Lets policies use a host that has nothing else to do; whether one did.
-    fn ask_idle(&mut self, now: Time) -> bool {
+    /// Lets policies use an idle host. Returns whether one did.
+    fn poll_idle(&mut self, now: Time) -> bool {
         let count = self.interfaces.len();
-        let first = self.asks_first;
+        let first = self.polled_first;
         for interface in (0..count).map(|turn| (first + turn) % count) {
             let view = self.view(interface);
             let card = &mut self.interfaces[interface];
@@ -119,7 +119,7 @@ impl Reception {
             match card.options.policy.idle(now, &view) {
                 Some(place) => {
                     self.begin_quietly(interface, place);
-                    self.asks_first = (interface + 1) % count;
+                    self.polled_first = (interface + 1) % count;
                     return true;
                 }
                 None => self.consult(now, interface),
@@ -128,9 +128,12 @@ impl Reception {
         false
     }
 
-    /// As [`Reception::begin`] for threads, from within their own turn.
+    /// As [`Reception::begin`] for threads, during a thread's own turn.
     fn begin_quietly(&mut self, interface: usize, place: Place) {
-        debug_assert!(matches!(place, Place::Thread | Place::Application), "idle is a thread");
+        debug_assert!(
+            matches!(place, Place::Thread | Place::Application),
+            "idle work runs in threads"
+        );
         self.interfaces[interface].engaged = true;
         self.interfaces[interface].interrupt = None;
         let in_application = place == Place::Application;

@@ -9,7 +9,7 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Items<T> {
     slots: Vec<Item<T>>,
-    /// The first that is not used.
+    /// The first unused slot.
     unused: u32,
 }
 
@@ -27,7 +27,7 @@ impl<T> Default for Items<T> {
 }
 
 impl<T> Items<T> {
-    /// Appends an item to a list; returns the new last.
+    /// Appends an item to a list; returns the new last item.
     pub(super) fn put(&mut self, tail: u32, len: Bytes, item: T) -> u32 {
         let place = match self.slots.get_mut(self.unused as usize) {
             Some(slot) => {
@@ -48,12 +48,12 @@ impl<T> Items<T> {
         place
     }
 
-    /// Takes the first item of the list of which `tail` is the last; gives the last, [`NONE`] if there
-    /// are no more.
+    /// Takes the first item of the list whose last item is `tail`; returns the last item, [`NONE`] if the list is
+    /// now empty.
     pub(super) fn take(&mut self, tail: u32) -> (Bytes, T, u32) {
         let first = self.slots[tail as usize].next;
         let slot = &mut self.slots[first as usize];
-        let item = slot.item.take().expect("a list holds items");
+        let item = slot.item.take().expect("a slot in a list has an item");
         let (len, next) = (slot.len, std::mem::replace(&mut slot.next, self.unused));
         self.unused = first;
         if first == tail {

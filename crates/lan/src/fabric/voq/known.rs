@@ -1,18 +1,18 @@
-//! Index of outputs: which have a queue, and the debts of queues without packets, four bytes
-//! each, in the order of outputs.
+//! Index of outputs: which have a queue, and the debts of queues without packets, four bytes each, in the order of
+//! outputs.
 //!
 //! ```text
 //! queues   0 0 1 0 ... 0 | 1 0 0 ...        a bit for each output
 //! listed   0 1 0 0 ... 1 | 0 0 1 ...        a bit for each output
-//! before   0             | 2                how many are listed before each word
-//! newest   q(2)          | q(64)            the last queue of each word that has begun; queues chain on
-//! values   v(1) v(63)    | v(66) ...        the bits owed when rates were last computed, and `paid`
+//! before   0             | 2                number of entries listed before each word
+//! newest   q(2)          | q(64)            the newest queue of each word; queues are chained from it
+//! values   v(1) v(63)    | v(66) ...        the bits owed when rates were last computed, plus `paid`
 //! ```
 //!
-//! A value is found by counting bits, and the entry of an output lies in one cache line or
-//! two. Queues without packets nearly always pay at the same rate: what all have paid is counted
-//! once, and a value is a debt plus that count when it was listed. A paid-off queue stays in the
-//! list until its room is needed.
+//! A value is found by counting bits, and the entry of an output lies in one cache line or two. Queues without
+//! packets nearly always pay at the same rate: the bits that all have paid are counted once, in `paid`, and a
+//! value is a debt plus that count at the time of listing. A queue without remaining debt stays in the list until
+//! its slot is needed.
 
 use super::{PS_PER_SECOND, bits_in, time_for};
 use lastmeter_base::{Duration, prefetch, prefetch_slice};
@@ -21,14 +21,14 @@ use lastmeter_base::{Duration, prefetch, prefetch_slice};
 pub(super) struct Known {
     words: Vec<Word>,
     values: Vec<u32>,
-    /// Bits that all have paid since the list was gone through.
+    /// Bits that all have paid since the list was last rewritten.
     paid: u32,
 }
 
-/// More bits than this a queue that is listed never owes, nor do all pay before the list is gone through: so
-/// the difference of two numbers of 32 bits says which was less.
+/// No listed queue owes more bits than this, nor do all pay more before the list is rewritten; so the difference
+/// of two 32-bit numbers tells which is less.
 pub(super) const OWED_MAX: u32 = 1 << 30;
-/// When the list has been gone through it has room for so many more, and one more for each so many in it.
+/// Spare capacity after a rewrite, and the number of entries per further spare one.
 const ROOM_LEAST: usize = 32;
 const ROOM_EACH: usize = 2;
 
@@ -37,7 +37,7 @@ struct Word {
     queues: u64,
     listed: u64,
     before: u16,
-    /// The last queue of any of these outputs that has begun since all were put in order.
+    /// The newest queue of any of these outputs since all were sorted.
     newest: u16,
 }
 
@@ -52,7 +52,7 @@ impl Known {
             prefetch(word);
         }
     }
-    /// Prefetches the debt of its queue.
+    /// Prefetches the debt of an output's queue.
     #[inline]
     pub(super) fn prefetch_value(&self, output: usize) {
         if let Ok(place) = self.search(output) {
@@ -64,7 +64,7 @@ impl Known {
         self.prefetch_words();
         prefetch_slice(&self.values);
     }
-    /// Prefetches which have a debt.
+    /// Prefetches the bits that say which outputs have a debt.
     #[inline]
     pub(super) fn prefetch_words(&self) {
         prefetch_slice(&self.words);
@@ -79,18 +79,18 @@ impl Known {
         self.grow(output / 64 + 1);
         self.words[output / 64].queues |= 1 << (output % 64);
     }
-    /// That a queue begins, at a place; gives that of the one before it.
+    /// Registers a new queue, at a place; returns the place of the one before it.
     #[inline]
     pub(super) fn add_queue(&mut self, output: usize, place: u16) -> u16 {
         self.set_queue(output);
         std::mem::replace(&mut self.words[output / 64].newest, place)
     }
-    /// Where the last queue is that has begun of this output or of any known together with it.
+    /// The place of the newest queue of this output or of any other in its word.
     #[inline]
     pub(super) fn newest(&self, output: usize) -> u16 {
         self.words.get(output / 64).map_or(NO_PLACE, |word| word.newest)
     }
-    /// That one ends; gives the newest, if that has begun after it.
+    /// Unregisters a queue; returns the newest, if that is newer than it.
     pub(super) fn remove_queue(&mut self, output: usize, place: u16, before: u16) -> u16 {
         let Some(word) = self.words.get_mut(output / 64) else { return NO_PLACE };
         word.queues &= !(1 << (output % 64));
@@ -115,7 +115,7 @@ impl Known {
     fn is_listed(&self, output: usize) -> bool {
         self.words.get(output / 64).is_some_and(|word| word.listed >> (output % 64) & 1 == 1)
     }
-    /// Where the value of an output is, and if it is not listed, where it would be.
+    /// The index of an output's value, or where it would be inserted.
     #[inline]
     fn search(&self, output: usize) -> Result<usize, usize> {
         let bit = 1 << (output % 64);
@@ -124,18 +124,18 @@ impl Known {
         let place = usize::from(word.before) + below;
         if word.listed & bit != 0 { Ok(place) } else { Err(place) }
     }
-    /// The bits that are owed where a value is.
+    /// The bits owed at an index.
     #[inline]
     fn owed(&self, place: usize) -> u32 {
         // A debt is never negative.
         let besides = self.values[place].wrapping_sub(self.paid);
         if besides >> 31 == 0 { besides } else { 0 }
     }
-    /// Whether the queue of an output owes.
+    /// Whether the queue of an output has a debt.
     pub(super) fn owes(&self, output: usize) -> bool {
         self.search(output).is_ok_and(|place| self.owed(place) != 0)
     }
-    /// Takes the bits that the queue of an output owed when rates were last computed.
+    /// Removes and returns the bits that the queue of an output owed when rates were last computed.
     #[inline]
     pub(super) fn take(&mut self, output: usize) -> Option<u32> {
         let place = self.search(output).ok()?;
@@ -144,9 +144,9 @@ impl Known {
         (owed != 0).then_some(owed)
     }
 
-    /// Takes off what has been paid in `time` at the rate that follows from the output alone, which is
-    /// at most `rate_most` and nearly always that, and adds `owing`, which is in order, at most [`OWED_MAX`]
-    /// each. `are_usual` says of which words all have that rate.
+    /// Subtracts what has been paid in `time` at the rate that follows from the output alone, which is at most
+    /// `rate_most` and nearly always equal to it; then adds `owing`, which is in order, at most [`OWED_MAX`] each.
+    /// `are_usual` says of which words all outputs have that rate.
     pub(super) fn change(
         &mut self,
         time: Duration,
@@ -173,7 +173,7 @@ impl Known {
         self.add(owing);
     }
 
-    /// Changes the values of a word so that each has paid what it has to when `paid` has grown by `whole`.
+    /// Adjusts the values of a word so that each has paid the right amount when `paid` has grown by `whole`.
     fn pay_besides(&mut self, number: usize, whole: u32, own: impl Fn(usize) -> Payment) {
         let Word { mut listed, before, .. } = self.words[number];
         let mut place = usize::from(before);
@@ -186,8 +186,8 @@ impl Known {
         }
     }
 
-    /// Takes off what each has paid, and leaves out those that owe no more. Payments are those `usual` in a
-    /// word, where there are any, or their `own`.
+    /// Subtracts what each has paid, and removes the queues without remaining debt. Payments are the `usual` ones
+    /// of a word, if any, otherwise their `own`.
     fn go_through(
         &mut self,
         usual: impl Fn(usize) -> Option<Payment>,
@@ -212,14 +212,14 @@ impl Known {
         self.paid = 0;
     }
 
-    /// Lists what queues owe; those that are listed already owe nothing.
+    /// Lists the debts of queues; queues already listed owe nothing new.
     fn add(&mut self, owing: &[(u16, u32)]) {
         self.grow(owing.last().map_or(0, |&(output, _)| usize::from(output) / 64 + 1));
         let is_new = |&&(output, _): &&(u16, u32)| !self.is_listed(output.into());
         let mut new = owing.iter().filter(is_new).count();
         let (mut end, mut number) = (self.values.len(), self.words.len());
         self.values.resize(end + new, 0);
-        // The last first: each value is moved once.
+        // Last one first, so that each value is moved once.
         for &(output, owed) in owing.iter().rev() {
             let output = usize::from(output);
             while number > output / 64 + 1 {
@@ -232,7 +232,7 @@ impl Known {
                     self.values.copy_within(place..end, place + new);
                     (end, new) = (place, new - 1);
                     self.values[place + new] = self.paid + owed;
-                    // Whatever is searched from now on comes before it.
+                    // The remaining search is below this one.
                     self.words[output / 64].listed |= 1 << (output % 64);
                 }
             }
@@ -240,12 +240,12 @@ impl Known {
     }
 }
 
-/// What is paid in a time at a rate.
+/// The payment over a time at a rate.
 #[derive(Clone, Copy)]
 struct Payment {
     time: Duration,
     rate: u64,
-    /// In whole bits, and parts of one; `None` if it is more than a number holds.
+    /// In whole bits and a fraction; `None` if it overflows.
     paid: Option<(u64, u64)>,
 }
 
@@ -256,14 +256,14 @@ impl Payment {
         Payment { time, rate, paid: paid.map(|paid| (paid / PS_PER_SECOND, paid % PS_PER_SECOND)) }
     }
 
-    /// The bits that are paid of whatever is owed, if it does not matter how they are rounded.
+    /// The bits paid off any debt, if rounding does not matter.
     fn whole(self) -> Option<u32> {
         let (whole, part) = self.paid?;
         (part >= self.rate).then(|| u32::try_from(whole).unwrap_or(u32::MAX))
     }
 
-    /// What is still owed of some bits: as if the instant at which all is paid, rounded up to a
-    /// picosecond, were turned into bits again, rounded up too.
+    /// The remaining debt, computed as if the time at which all is paid, rounded up to a picosecond, were
+    /// converted back to bits, again rounded up.
     #[inline]
     fn still_owed(self, owed: u32) -> u32 {
         let Payment { time, rate, paid } = self;
@@ -271,7 +271,7 @@ impl Payment {
             let left = time_for(owed.into(), rate).saturating_sub(time.as_ps());
             return u32::try_from(bits_in(left, rate)).unwrap_or(owed);
         };
-        // The first rounding adds less than what `rate` is: most parts of a bit are larger.
+        // The first rounding adds less than `rate`; most fractions of a bit are larger.
         let more = match part < rate {
             true => {
                 let rounded = u128::from(time_for(owed.into(), rate)) * u128::from(rate);
@@ -292,11 +292,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn debts_are_a_map_in_order(
+        fn the_index_of_debts_equals_an_ordered_map(
             periods in prop::collection::vec((
                 prop::collection::vec((0u16..300, prop_oneof![1u32..4000, 1..=OWED_MAX]), 0..40),
                 prop::collection::vec(0u16..400, 0..20),
-                // Up to 2000 bits, and some that are more than any owes.
+                // Up to 2000 bits, and some debts larger than any that occur.
                 prop_oneof![9 => 0u64..1_000_000_000, 1 => 0u64..1_000_000_000_000_000],
             ), 1..30),
             unusual in 0usize..10,
@@ -325,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_still_owed_is_what_two_roundings_give(
+        fn remaining_debts_equal_the_result_of_two_roundings(
             owed in 1u32.., time in prop_oneof![0u64..10_000, 0u64..1 << 62],
             rate in prop_oneof![
                 Just(0u64), 1000u64..4000, (1u64..1000).prop_map(|n| n * 2_000_000), 1000u64..1 << 42],

@@ -1,4 +1,4 @@
-//! Which queue is due when, and which next.
+//! When each queue is due, and which is next.
 
 use lastmeter_base::{Time, prefetch, prefetch_end};
 use std::cmp::{Ordering, Reverse};
@@ -13,7 +13,7 @@ pub(super) struct Due {
 
 impl Due {
     const PLACE_BITS: u32 = 16;
-    /// After all that are due at some time.
+    /// After all that are due at a given time.
     const NEVER: Due = Due { at: u64::MAX, turn: u64::MAX };
 
     pub(super) fn new(at: u64, turn: u64, place: usize) -> Due {
@@ -26,7 +26,7 @@ impl Due {
     pub(super) fn place(self) -> usize {
         self.turn as usize & ((1 << Due::PLACE_BITS) - 1)
     }
-    /// As one number: comparing needs no branch.
+    /// As one number, so that comparing needs no branch.
     #[inline]
     fn as_number(self) -> u128 {
         u128::from(self.at) << 64 | u128::from(self.turn)
@@ -46,7 +46,7 @@ impl Ord for Due {
     }
 }
 
-/// Queues by when they are due; ties go by turn. The first is known without a look at the others.
+/// Queues by the time at which they are due; ties go by turn. The first is known without reading the others.
 #[derive(Debug)]
 pub(super) struct Schedule {
     first: Due,
@@ -60,13 +60,13 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// Of these, in any order.
+    /// The entries, in any order.
     pub(super) fn of(dues: Vec<Reverse<Due>>) -> Schedule {
         let mut schedule = Schedule { first: Due::NEVER, others: dues.into() };
         schedule.pop();
         schedule
     }
-    /// An empty list with its memory.
+    /// An empty schedule that reuses this memory.
     pub(super) fn into_room(self) -> Vec<Reverse<Due>> {
         let mut room = self.others.into_vec();
         room.clear();
@@ -76,7 +76,7 @@ impl Schedule {
     pub(super) fn first(&self) -> Option<Due> {
         (self.first != Due::NEVER).then_some(self.first)
     }
-    /// The places of all, in any order.
+    /// The places of all queues, in any order.
     pub(super) fn places(&self) -> impl Iterator<Item = usize> {
         let others = self.others.iter().map(|due| due.0.place());
         self.first().map(Due::place).into_iter().chain(others)
@@ -102,7 +102,7 @@ impl Schedule {
             _ => due,
         };
     }
-    /// Prefetches what any of these will need.
+    /// Prefetches what these operations read.
     #[inline]
     pub(super) fn prefetch(&self) {
         let others = self.others.as_slice();

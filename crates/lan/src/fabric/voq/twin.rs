@@ -1,4 +1,4 @@
-//! A plain implementation of the queues, compared with the fast one.
+//! A simple implementation of the queues, compared with the fast one.
 
 use super::super::allocation::{Allocation, Rule, Shares, Summary};
 use super::{Rules, Voqs};
@@ -97,7 +97,7 @@ impl Plain {
 
 proptest! {
     #[test]
-    fn queues_send_what_plain_ones_send_and_when(
+    fn queues_send_the_same_as_simple_ones_at_the_same_times(
         rule in prop_oneof![
             Just(None), Just(Some(Rule::Base)),
             (1u64..3000).prop_map(|min| Some(Rule::Responsive { backlog_min: Bytes(min) })),

@@ -1,17 +1,16 @@
 //! Every reachable state of a small ring, with any single loss at any step.
 //!
 //! ```text
-//! state     what each node knows, and what is on each link, in order
-//! steps     a signal arrives; a node gets power; who holds the token sends a frame or passes it on;
-//!           where nothing is under way, a word is repeated, or the master's wait ends
-//! faults    at most one: a signal is lost, a frame's source is damaged, a link is silent, a node
+//! state     the state of each node, and the signals on each link, in order
+//! steps     a signal arrives; a node gets power; the holder of the token sends a frame or passes it on;
+//!           when no signal is in transit, a word is repeated, or the master's timeout expires
+//! faults    at most one: a signal is lost, a frame's source is corrupted, a link is silent, a node
 //!           loses its power
 //! ```
 //!
-//! Waits end where nothing is under way: they are longer than a signal takes around the ring. All
-//! orders are tried. In every state there is one token at most; identities are right where the ring
-//! is up; and from every state, without further faults, the ring comes up again, with one token and
-//! no stray frame.
+//! Timeouts expire when no signal is in transit: they are longer than a signal takes around the ring. All orders
+//! are tried. In every state there is at most one token; identities are correct when the ring is up; and from
+//! every state, without further faults, the ring comes up again, with one token and no stray frame.
 
 use super::{Node, Signal, State};
 use std::collections::{HashMap, VecDeque};
@@ -25,7 +24,7 @@ struct System {
     /// `links[i]` leads to node `i + 1`.
     links: Vec<VecDeque<Signal>>,
     faults: u8,
-    /// Whether the master's waits ever end.
+    /// Whether the master's timeouts ever expire.
     waits: bool,
 }
 
@@ -45,7 +44,7 @@ impl System {
         self.silence(at);
     }
 
-    /// Nothing comes from a node any more.
+    /// A node falls silent.
     fn silence(&mut self, at: usize) {
         let there = (at + 1) % self.nodes.len();
         self.links[at].clear();
@@ -53,7 +52,7 @@ impl System {
         self.put(there, signal);
     }
 
-    /// A host is taken out of the ring, or a new one put in, and the fibres joined again.
+    /// A host is removed from the ring or a new one inserted, and the fibres are reconnected.
     fn change(&mut self, at: usize, joins: bool) {
         if joins {
             self.nodes.insert(at, Node::new(false));
@@ -68,7 +67,7 @@ impl System {
 
     fn put(&mut self, from: usize, signal: Option<Signal>) {
         self.links[from].extend(signal);
-        assert!(self.links[from].len() <= LINK_MAX, "a link fills up: {self:?}");
+        assert!(self.links[from].len() <= LINK_MAX, "too many signals on a link: {self:?}");
     }
 
     fn frames(&self) -> usize {
@@ -105,7 +104,7 @@ impl System {
                     });
                 }
                 if let (Signal::Frame(mut header), true) = (signal, self.faults > 0) {
-                    // An identity that no station of so small a ring has.
+                    // An identity that no station of such a small ring has.
                     header.src = 15;
                     to(true, &|next| next.links[at][0] = Signal::Frame(header));
                 }
@@ -128,7 +127,7 @@ impl System {
                     let signal = next.nodes[at].release();
                     next.put(at, signal);
                 });
-                // One frame at a time is enough to meet every state of another one.
+                // One frame at a time is enough to reach every state of another one.
                 if self.frames() == 0 {
                     let dst = ((at + count - 1) % count) as u8;
                     to(false, &|next| {
@@ -157,8 +156,8 @@ impl System {
         }
     }
 
-    /// What must hold in every state: identities are places, except that those from before a change
-    /// last until the ring is down.
+    /// What must hold in every state: identities are positions, except that those from before a change last until
+    /// the ring is down.
     fn check(&self, changed: bool) {
         assert!(self.tokens() <= 1, "two tokens: {self:?}");
         let mut rids = Vec::new();
@@ -171,7 +170,7 @@ impl System {
         let given = rids.len();
         rids.sort_unstable();
         rids.dedup();
-        assert_eq!(rids.len(), given, "an identity twice: {self:?}");
+        assert_eq!(rids.len(), given, "a duplicate identity: {self:?}");
         let hosts = self.nodes[0].hosts.map(usize::from);
         let right = hosts.is_none_or(|hosts| hosts == self.nodes.len() - 1);
         assert!(changed || right, "a wrong number: {self:?}");
@@ -184,20 +183,20 @@ impl System {
     }
 }
 
-/// What was found.
+/// Findings.
 struct Found {
     states: Vec<System>,
-    /// The first state from which the ring never comes up again.
+    /// The first state found from which the ring never comes up again.
     stuck: Option<usize>,
-    /// The first in which it is up.
+    /// The first state found in which it is up.
     up: Option<usize>,
 }
 
-/// Visits every state that can be reached.
+/// Visits every reachable state.
 fn explore(first: System, changed: bool) -> Found {
     let mut known: HashMap<System, u32> = HashMap::from([(first.clone(), 0)]);
     let mut states: Vec<System> = vec![first];
-    // Who leads here without a fault.
+    // Predecessors of each state by steps without a fault.
     let mut before: Vec<Vec<u32>> = vec![Vec::new()];
     let mut at = 0;
     while at < states.len() {
@@ -232,7 +231,7 @@ fn explore(first: System, changed: bool) -> Found {
 }
 
 #[test]
-#[allow(clippy::print_stdout, reason = "how many states were seen is worth reading")]
+#[allow(clippy::print_stdout, reason = "the number of states is worth reading")]
 fn j_38_j_42_up_to_five_nodes_come_up_after_any_single_fault_at_any_step() {
     for nodes in 2..=5 {
         let without = explore(System::new(nodes, 0), false);
@@ -262,7 +261,7 @@ fn j_43_a_ring_that_loses_or_gains_a_host_comes_up_with_new_identities() {
 }
 
 #[test]
-fn without_the_masters_waits_a_single_loss_is_final() {
+fn without_the_masters_timeouts_a_single_loss_is_permanent() {
     let lasts = System { waits: false, ..System::new(3, 0) };
     assert!(explore(lasts.clone(), false).stuck.is_none());
     assert!(explore(System { faults: 1, ..lasts }, false).stuck.is_some());

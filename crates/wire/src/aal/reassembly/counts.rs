@@ -5,23 +5,23 @@ use crate::aal::aal5::Fault;
 /// Why cells were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// The PDU's check does not match: a cell was corrupted, lost, repeated or misplaced.
+    /// The PDU's CRC or checksum does not match: a cell was corrupted, lost, duplicated or misrouted.
     Check,
     /// Its length does not agree with its number of cells.
     Length,
-    /// The sender gave it up.
+    /// The sender aborted it.
     Abort,
-    /// More cells than the circuit's longest PDU has.
+    /// More cells than the circuit's longest PDU.
     TooLong,
-    /// The reassembler's memory is used up.
+    /// The reassembler's memory was full.
     Memory,
-    /// The last cell did not come in time.
+    /// The last cell did not arrive in time.
     Timeout,
     /// The circuit was closed.
     Closed,
     /// A cell of a circuit that is not open.
     UnknownCircuit,
-    /// A cell that holds no user data.
+    /// A cell without user data.
     NotUserData,
     /// A cell whose header is damaged.
     Header,
@@ -41,7 +41,7 @@ impl Reason {
         Reason::NotUserData,
         Reason::Header,
     ];
-    /// As a ledger prints it.
+    /// The reason in a ledger.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Check => "check",
@@ -68,32 +68,32 @@ impl From<Fault> for Reason {
     }
 }
 
-/// What was lost for one reason.
+/// Losses for one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// PDUs; zero where a cell belongs to none.
+    /// PDUs; zero if a cell belongs to none.
     pub pdus: u64,
     /// Cells.
     pub cells: u64,
 }
 
-/// Where all cells went.
+/// The fates of all cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Cells that came in.
+    /// Cells received.
     pub received: u64,
-    /// PDUs handed over intact.
+    /// PDUs delivered intact.
     pub pdus: u64,
     /// Their cells.
     pub delivered: u64,
     /// Cells of partial PDUs.
     pub held: u64,
-    /// By reason: index with `reason as usize`.
+    /// Losses by reason, indexed with `reason as usize`.
     pub lost: [Lost; Reason::ALL.len()],
 }
 
 impl Counts {
-    /// What was lost for `reason`.
+    /// The losses for `reason`.
     pub fn lost(&self, reason: Reason) -> Lost {
         self.lost[reason as usize]
     }

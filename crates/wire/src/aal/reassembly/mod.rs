@@ -1,26 +1,26 @@
 //! Reassembly of AAL5 (and the Vidboard's layer) over many interleaved circuits.
 //!
 //! ```text
-//!                 cell                        last cell, all checks right
+//!                 cell                        last cell, all checks pass
 //! idle -----------------------> partial ------------------------------> idle, Event::Pdu
-//!   ^                              | a check wrong, or `timeout` passed -> idle, Event::Lost
+//!   ^                              | a check fails, or `timeout` passes  -> idle, Event::Lost
 //!   |        last cell             | too long, or no memory
 //!   '------- discarding <----------'
 //! ```
 //!
 //! | Option           | Unit  | Default | Meaning                                              |
 //! |------------------|-------|---------|------------------------------------------------------|
-//! | `timeout`        | time  | 1 s     | from a PDU's first cell until it is given up (ours) |
+//! | `timeout`        | time  | 1 s     | from a PDU's first cell until it is dropped (ours)   |
 //! | `memory`         | bytes | 64 MiB  | bound of all buffers together (ours)                 |
 //! | `circuits_max`   | -     | 65,536  | circuits open at once                                |
 //!
-//! Every received cell is delivered within a PDU, held, or counted as lost with its reason:
-//! `received = delivered + held + sum of lost`. A PDU of which no cell arrived is not detected and not
-//! counted. Memory never exceeds [`Reassembler::memory_bound`], which is less than 96 MiB with the
-//! defaults; if a buffer would not fit, the PDU is lost with [`Reason::Memory`].
+//! Every received cell is delivered within a PDU, held, or counted as lost with its reason: `received = delivered
+//! + held + sum of lost`. A PDU of which no cell arrived is neither detected nor counted. Memory never exceeds
+//! [`Reassembler::memory_bound`], which is less than 96 MiB with the defaults; if a buffer would exceed it, the
+//! PDU is lost with [`Reason::Memory`].
 //!
-//! Source: ITU-T I.363.5 (08/96) §9.2.2 and annex. Deviation: a PDU that is too long is discarded
-//! up to its last cell under one count, so that the rest is not taken for another PDU.
+//! Source: ITU-T I.363.5 (08/96) §9.2.2 and annex. Deviation: a PDU that is too long is discarded up to its last
+//! cell and counted once, so that the rest is not taken for another PDU.
 //!
 //! ```
 //! use lastmeter_base::Time;
@@ -53,21 +53,21 @@ use crate::error::{Error, fit};
 use lastmeter_base::{Bytes, Duration, Time};
 use table::CircuitTable;
 
-/// The first buffer of a PDU, in bytes: five cells, as most packets are short.
+/// The first buffer of a PDU, in bytes: five cells, since most packets are short.
 const BUFFER_LEN_FIRST: usize = 5 * PAYLOAD_LEN;
-/// Cells of one circuit that are examined together.
+/// Cells of one circuit that are processed together.
 const RUN_BLOCK: usize = 16;
-/// No circuit, in the list of partial PDUs.
+/// End of the list of partial PDUs.
 const NONE: u32 = u32::MAX;
-/// The most circuits that a link can tell apart: 28 bits at a network interface.
+/// Most circuits that a link can distinguish: 28 bits at a network interface.
 pub const CIRCUITS_MAX: usize = 1 << 28;
 
-/// How a reassembler behaves.
+/// Parameters of a reassembler.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Which layout the cells' headers have.
+    /// The layout of cell headers.
     pub interface: Interface,
-    /// How long a PDU may take from its first cell.
+    /// Timeout of a PDU, from its first cell.
     pub timeout: Duration,
     /// Bound of all buffers together.
     pub memory: Bytes,
@@ -92,19 +92,19 @@ impl Options {
 pub enum Check {
     /// AAL5's CRC-32.
     Crc32,
-    /// The Vidboard's sum.
+    /// The Vidboard's checksum.
     Sum32,
 }
 
-/// How one circuit is received.
+/// Parameters of one circuit.
 #[derive(Clone, Copy, Debug)]
 pub struct CircuitOptions {
-    /// The longest payload that is accepted, in bytes.
+    /// The longest payload accepted, in bytes.
     pub payload_max: usize,
     /// What protects its PDUs.
     pub check: Check,
-    /// Whether PDUs whose check or length is wrong are handed over too, as Jetstream's channels
-    /// may ask. They are counted as lost all the same.
+    /// Whether PDUs with a wrong CRC or length are delivered, too, which Jetstream's channels may request. They
+    /// are still counted as lost.
     pub deliver_faulty: bool,
 }
 
@@ -116,14 +116,14 @@ impl CircuitOptions {
     pub const VIDBOARD: CircuitOptions = CircuitOptions { check: Check::Sum32, ..Self::AAL5 };
 }
 
-/// What became of a cell.
+/// The fate of a cell.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// It is part of a PDU that is not complete.
+    /// It is part of an incomplete PDU.
     Held,
     /// It completed a PDU.
     Pdu(Pdu<'a>),
-    /// It was lost, and the PDU that it belongs to with it.
+    /// It was lost, and its PDU with it.
     Lost(Reason),
 }
 
@@ -132,15 +132,15 @@ pub enum Event<'a> {
 pub struct Pdu<'a> {
     /// Its circuit.
     pub circuit: Circuit,
-    /// The packet. Of a PDU with a wrong length all that precedes the trailer.
+    /// The packet; if the length is wrong, everything before the trailer.
     pub payload: &'a [u8],
     /// User-to-user byte.
     pub user: u8,
-    /// Whether the last cell met congestion (I.363.5 §9.2.1.1).
+    /// Whether the last cell experienced congestion (I.363.5 §9.2.1.1).
     pub congested: bool,
-    /// Whether any cell could have been dropped first.
+    /// Whether any cell had low loss priority (CLP set).
     pub clp: bool,
-    /// What is wrong with it, on circuits that take faulty PDUs.
+    /// What is wrong with it, on circuits that accept damaged PDUs.
     pub fault: Option<Fault>,
 }
 
@@ -162,35 +162,35 @@ struct Slot {
     newer: u32,
     started: Time,
     buffer: Vec<u8>,
-    /// How far `buffer` may fill without another look: zero unless partial.
+    /// How far `buffer` may fill without further checks: zero unless partial.
     room: usize,
 }
 
-/// The machine. Give it cells in the order in which they come.
+/// The reassembler. Cells must be given in order of arrival.
 #[derive(Debug)]
 pub struct Reassembler {
     options: Options,
-    /// Looked up, never iterated.
+    /// Only for lookups; never iterated.
     table: CircuitTable,
     slots: Vec<Slot>,
     /// Slots of closed circuits.
     vacant: Vec<u32>,
     oldest: u32,
     newest: u32,
-    /// Buffers that wait to be used again.
+    /// Buffers for reuse.
     free: Vec<Vec<u8>>,
-    /// The PDU handed over last, on loan to the caller until the next call.
+    /// The last PDU delivered, lent to the caller until the next call.
     loaned: Vec<u8>,
     /// Capacity of all buffers.
     buffered: usize,
-    /// The last header that was judged right and does not end a PDU, and its circuit: a burst of
-    /// one circuit's cells is not looked up cell by cell.
+    /// The last header that was valid and does not end a PDU, and its circuit: a burst of cells of one circuit
+    /// needs no lookup per cell.
     recent: ([u8; 5], u32),
     counts: Counts,
 }
 
 impl Reassembler {
-    /// With no circuit open.
+    /// A reassembler without open circuits.
     pub fn new(options: Options) -> Reassembler {
         Reassembler {
             options,
@@ -210,7 +210,7 @@ impl Reassembler {
     /// Opens a circuit.
     ///
     /// # Errors
-    /// If it is open, too many are, or its longest payload is beyond AAL5's.
+    /// If it is already open, too many circuits are, or its longest payload is longer than AAL5's.
     pub fn open(&mut self, circuit: Circuit, options: CircuitOptions) -> Result<(), Error> {
         let _: u32 = fit(options.payload_max, PAYLOAD_LEN_MAX as u64, "longest payload")?;
         let limit = self.options.circuits_max.min(CIRCUITS_MAX) as u64;
@@ -239,7 +239,7 @@ impl Reassembler {
         Ok(())
     }
 
-    /// Closes a circuit; cells of a partial PDU are lost. `false` if it was not open.
+    /// Closes a circuit; cells of a partial PDU are lost. Returns `false` if it was not open.
     pub fn close(&mut self, circuit: Circuit) -> bool {
         let Some(index) = self.table.remove(&key(circuit)) else { return false };
         if self.slots[index as usize].state == State::Partial {
@@ -250,22 +250,22 @@ impl Reassembler {
         true
     }
 
-    /// Circuits open.
+    /// Number of open circuits.
     pub fn circuits(&self) -> usize {
         self.table.len()
     }
-    /// Where all cells went so far.
+    /// The fates of all cells so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
-    /// Bytes in use now: buffers, circuits and tables.
+    /// Bytes in use: buffers, circuits and tables.
     pub fn memory(&self) -> Bytes {
         let table = self.table.capacity() * 16;
         let slots = self.slots.capacity() * size_of::<Slot>() + self.vacant.capacity() * 4;
         Bytes((self.buffered + table + slots + self.free.capacity() * size_of::<Vec<u8>>()) as u64)
     }
-    /// What [`Reassembler::memory`] never exceeds: the buffers' bound and, for each circuit that
-    /// may be open, twice its state (as tables grow by doubling) and its share of the tables.
+    /// The bound of [`Reassembler::memory`]: the buffers' bound and, for each circuit that may be open, twice its
+    /// state (since tables grow by doubling) and its share of the tables.
     pub fn memory_bound(&self) -> Bytes {
         let each = 2 * (size_of::<Slot>() + 4 + 2 * 16);
         let buffers = self.options.memory.0 as usize / BUFFER_LEN_FIRST.min(PAYLOAD_LEN);
@@ -273,7 +273,7 @@ impl Reassembler {
         Bytes(self.options.memory.0 + (each * (self.options.circuits_max + 8) + lists) as u64)
     }
 
-    /// Takes a cell, its header's error control included.
+    /// Receives a cell, including its header error control.
     #[inline]
     pub fn receive(&mut self, now: Time, cell: &Cell) -> Event<'_> {
         let head = cell.checked_header();
@@ -288,9 +288,9 @@ impl Reassembler {
         self.receive_unchecked(now, cell.header_bytes(), cell.payload())
     }
 
-    /// Takes cells as they come from a line, and hands over every PDU that they complete. Does what
-    /// [`Reassembler::receive`] does for each, in less time where one circuit's cells come in a
-    /// row; losses are found in [`Reassembler::counts`].
+    /// Receives cells from a line, and delivers every PDU that they complete. Equivalent to
+    /// [`Reassembler::receive`] for each cell, but faster if cells of one circuit arrive in a row; losses are in
+    /// [`Reassembler::counts`].
     pub fn receive_burst(
         &mut self,
         now: Time,
@@ -305,14 +305,14 @@ impl Reassembler {
         }
     }
 
-    /// Takes as many cells as follow in the PDU of the last one and have room; returns how many.
+    /// Takes the cells that continue the PDU of the last one and fit into its buffer; returns how many.
     #[inline]
     fn take_run(&mut self, cells: &[Cell]) -> usize {
         let (head, index) = self.recent;
         let Some(slot) = self.slots.get_mut(index as usize) else { return 0 };
         let fit = slot.room.saturating_sub(slot.buffer.len()) / PAYLOAD_LEN;
         let mut run = 0;
-        // Headers and payloads by turns: each block is fetched once.
+        // Headers and payloads alternately: each block is fetched once.
         for block in cells[..fit.min(cells.len())].chunks(RUN_BLOCK) {
             let alike = block.iter().take_while(|cell| cell.checked_header() == head).count();
             slot.buffer.extend(block[..alike].iter().flat_map(|cell| *cell.payload()));
@@ -326,7 +326,7 @@ impl Reassembler {
         run
     }
 
-    /// Takes a cell whose header needs no check, as within VuNet.
+    /// Receives a cell whose header needs no check, as within VuNet.
     pub fn receive_unchecked(
         &mut self,
         now: Time,
@@ -342,7 +342,7 @@ impl Reassembler {
             return self.refuse(Reason::UnknownCircuit);
         };
         self.slots[index as usize].clp |= fields.clp;
-        // A header with loss priority is not remembered, as each such cell must be noted.
+        // A header with low loss priority is not remembered, since each such cell must be noted.
         if !last && !fields.clp {
             let [a, b, c, d] = header;
             self.recent = ([a, b, c, d, hec::hec(header)], index);
@@ -350,7 +350,7 @@ impl Reassembler {
         self.take(now, index, payload, last.then_some(congested))
     }
 
-    /// Loses every PDU whose time has run out, and returns how many.
+    /// Drops every PDU that has timed out; returns how many.
     pub fn expire(&mut self, now: Time) -> u64 {
         let mut lost = 0;
         while self.deadline().is_some_and(|deadline| deadline <= now) {
@@ -359,7 +359,7 @@ impl Reassembler {
         }
         lost
     }
-    /// When [`Reassembler::expire`] has something to do.
+    /// When [`Reassembler::expire`] has to be called.
     pub fn deadline(&self) -> Option<Time> {
         let slot = self.slots.get(self.oldest as usize)?;
         Some(slot.started + self.options.timeout)
@@ -388,7 +388,7 @@ impl Reassembler {
         }
     }
 
-    /// Readies a circuit for one more cell, or counts the cell as lost.
+    /// Prepares a circuit for one more cell, or counts the cell as lost.
     fn make_room(&mut self, now: Time, index: u32, last: bool) -> Result<(), Reason> {
         let slot = &mut self.slots[index as usize];
         let reason = match slot.state {
@@ -419,7 +419,7 @@ impl Reassembler {
         Err(reason)
     }
 
-    /// Makes sure that a partial PDU's buffer has room for one more cell.
+    /// Ensures that a partial PDU's buffer has room for one more cell.
     fn grow(&mut self, index: u32) -> Result<(), Reason> {
         let slot = &self.slots[index as usize];
         let (len, capacity) = (slot.buffer.len(), slot.buffer.capacity());
@@ -428,7 +428,7 @@ impl Reassembler {
             return Err(Reason::TooLong);
         }
         if capacity - len >= PAYLOAD_LEN {
-            // A buffer used before may be longer than this circuit's PDUs.
+            // A reused buffer may be longer than this circuit's PDUs.
             self.slots[index as usize].room = capacity.min(longest);
             return Ok(());
         }
@@ -445,7 +445,7 @@ impl Reassembler {
         grown.map_err(|_| Reason::Memory)
     }
 
-    /// The last cell has come: judges the PDU.
+    /// The last cell has arrived: checks the PDU.
     #[inline(never)]
     fn finish(&mut self, index: u32, congested: bool) -> Event<'_> {
         self.unlink(index);
@@ -463,8 +463,7 @@ impl Reassembler {
         };
         let parsed = take_apart(&self.loaned);
         let fault = match (intact, &parsed) {
-            // A wrong length is named even where the check is wrong too: it is what loss of a
-            // cell looks like.
+            // A wrong length is reported even if the CRC is wrong, too: that is how the loss of a cell appears.
             (_, Ok(pdu)) if pdu.payload.len() > options.payload_max => Some(Fault::Length),
             (_, Err(Fault::Length)) => Some(Fault::Length),
             (false, _) => Some(Fault::Check),
@@ -488,7 +487,7 @@ impl Reassembler {
         Event::Pdu(Pdu { circuit, payload, user, congested, clp, fault })
     }
 
-    /// Gives up a partial PDU.
+    /// Drops a partial PDU.
     fn lose(&mut self, index: u32, reason: Reason) {
         self.unlink(index);
         let slot = &mut self.slots[index as usize];
