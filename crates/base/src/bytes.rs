@@ -20,7 +20,7 @@ impl Bytes {
     }
 }
 
-arithmetic!(Bytes, "too many bytes", "fewer bytes than none");
+arithmetic!(Bytes, "fewer bytes than none");
 
 impl SubAssign for Bytes {
     #[inline]

@@ -1,16 +1,17 @@
 //! Units, packets and random streams: the common vocabulary of all crates of Lastmeter.
 //!
-//! Nothing here depends on an engine, a clock or a file. Arithmetic on units is checked in release builds, too,
-//! because an overflow would give a wrong result that looks right.
+//! Nothing here depends on an engine, a clock or a file. Sums and products of units that are out of range are the
+//! greatest value, which no run reaches: what is due after 213 days never comes. A negative difference is a panic.
 
-/// Checked arithmetic of a count with a value of its own type and with a number; the words are for panics.
+/// Arithmetic of a count with a value of its own type and with a number; the words are for panics.
 macro_rules! arithmetic {
-    ($unit:ident, $over:literal, $under:literal) => {
+    ($unit:ident, $under:literal) => {
+        /// The greatest value where the sum is beyond it.
         impl std::ops::Add for $unit {
             type Output = $unit;
             #[inline]
             fn add(self, by: $unit) -> $unit {
-                $unit(self.0.checked_add(by.0).expect($over))
+                $unit(self.0.saturating_add(by.0))
             }
         }
         impl std::ops::Sub for $unit {
@@ -24,7 +25,7 @@ macro_rules! arithmetic {
             type Output = $unit;
             #[inline]
             fn mul(self, by: u64) -> $unit {
-                $unit(self.0.checked_mul(by).expect($over))
+                $unit(self.0.saturating_mul(by))
             }
         }
         impl std::ops::AddAssign for $unit {

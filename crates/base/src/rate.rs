@@ -40,12 +40,12 @@ impl Rate {
             return Duration::from_ps(product.div_ceil(self.0));
         }
         let exact = (u128::from(bytes.0) * 8 * u128::from(PS)).div_ceil(self.0.into());
-        Duration::from_ps(u64::try_from(exact).expect("duration beyond 213 days"))
+        Duration::from_ps(u64::try_from(exact).unwrap_or(u64::MAX))
     }
     /// Time in which at most `bytes` are sent at this rate: exact, rounded down.
     pub fn time_within(self, bytes: Bytes) -> Duration {
         let exact = u128::from(bytes.0) * 8 * 1_000_000_000_000 / u128::from(self.0);
-        Duration::from_ps(u64::try_from(exact).expect("duration beyond 213 days"))
+        Duration::from_ps(u64::try_from(exact).unwrap_or(u64::MAX))
     }
     /// `self * numerator / denominator`, rounded down, at least 1 bit/s.
     pub fn scale_floor(self, numerator: u64, denominator: u64) -> Rate {
@@ -90,7 +90,7 @@ impl PerByte {
     #[inline]
     pub fn time_for(self, bytes: Bytes) -> Duration {
         let exact = (u128::from(self.0) * u128::from(bytes.0)).div_ceil(1_000);
-        Duration::from_ps(u64::try_from(exact).expect("duration beyond 213 days"))
+        Duration::from_ps(u64::try_from(exact).unwrap_or(u64::MAX))
     }
     /// `self * numerator / denominator`, rounded up.
     pub fn scale_ceil(self, numerator: u64, denominator: u64) -> PerByte {

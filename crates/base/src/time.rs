@@ -95,10 +95,10 @@ impl Duration {
     }
     /// `self * numerator / denominator` rounded up, exact in between.
     ///
-    /// Panics if the result exceeds 213 days or `denominator` is zero.
+    /// [`Duration::MAX`] where the result is beyond it. Panics if `denominator` is zero.
     pub fn scale_ceil(self, numerator: u64, denominator: u64) -> Duration {
         let scaled = (u128::from(self.0) * u128::from(numerator)).div_ceil(denominator.into());
-        Duration(u64::try_from(scaled).expect("duration beyond 213 days"))
+        Duration(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 }
 
@@ -123,7 +123,7 @@ impl Sub for Time {
         Duration(self.0.checked_sub(earlier.0).expect("an instant minus a later one"))
     }
 }
-arithmetic!(Duration, "duration beyond 213 days", "a duration minus a longer one");
+arithmetic!(Duration, "a duration minus a longer one");
 
 impl Div<u64> for Duration {
     type Output = Duration;

@@ -6,14 +6,18 @@
 //! | [`fuzz_device`] | a described adapter, `profiles/devices` |
 //! | [`fuzz_adapter`] | an adapter for a host, `profiles/adapters` |
 //! | [`fuzz_experiment`] | an experiment, or the profile of a host |
+//! | [`fuzz_run`] | an experiment, which also runs for some thousand events |
 //!
 //! The `fuzz` folder calls them; a test runs a few hundred inputs of each.
 
 use crate::build::{Changes, build};
+use crate::close::{Close, close};
 use crate::document::{PROBLEMS_MAX, Problem};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Network};
 use crate::library::Builtin;
 use crate::profile::{self, device};
+use lastmeter_base::Time;
+use lastmeter_engine::{Clock, VirtualClock, Wake};
 use lastmeter_host::profile::Profile;
 use lastmeter_wire::fuzz::Target;
 use std::sync::OnceLock;
@@ -23,6 +27,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_device", run: fuzz_device },
     Target { name: "fuzz_adapter", run: fuzz_adapter },
     Target { name: "fuzz_experiment", run: fuzz_experiment },
+    Target { name: "fuzz_run", run: fuzz_running },
 ];
 
 /// Limit on the length of one error message in bytes, however long the file's lines are.
@@ -80,6 +85,52 @@ pub fn fuzz_adapter(bytes: &[u8]) {
     if let Err(problems) = profile::link("fuzz.toml", bytes) {
         refused("fuzz.toml", &problems);
     }
+}
+
+/// Nodes and links above which an experiment is not run here: building it would take longer than running it.
+const LARGE: usize = 400;
+/// How often the clock is asked before a run is stopped: each time some thousand events have been handled.
+const WAITS_MAX: u32 = 4;
+
+/// A clock that stops a run after [`WAITS_MAX`] calls.
+struct Soon {
+    clock: VirtualClock,
+    waits: u32,
+}
+
+impl Clock for Soon {
+    fn wait(&mut self, deadline: Option<Time>) -> Wake {
+        self.waits += 1;
+        if self.waits > WAITS_MAX { Wake::Stop } else { self.clock.wait(deadline) }
+    }
+    fn jumps(&self) -> bool {
+        true
+    }
+}
+
+/// An experiment that is accepted runs, whatever its values, and its books balance; returns whether it was
+/// accepted.
+pub fn fuzz_run(bytes: &[u8]) -> bool {
+    let Ok(experiment) = Experiment::parse("fuzz.toml", bytes, &[], &Builtin) else { return false };
+    let network = Network::new(&experiment);
+    if network.nodes.len().max(network.hops.len()) > LARGE {
+        return true;
+    }
+    let Ok(built) = build(&experiment, &Changes::NONE, &Builtin) else { return false };
+    let end = built.end;
+    let mut engine = built.graph.build(1).expect("a built graph has room for its timers");
+    let mut clock = Soon { clock: VirtualClock::default(), waits: 0 };
+    // Endless events at one instant are reported, not a panic.
+    if engine.run_until(end, &mut clock).is_ok() {
+        let outcome = engine.finish().expect("the books balance");
+        drop(close(&outcome, Close::default()));
+    }
+    true
+}
+
+/// [`fuzz_run`] as a target.
+fn fuzz_running(bytes: &[u8]) {
+    fuzz_run(bytes);
 }
 
 /// An experiment, or the profile of a host.

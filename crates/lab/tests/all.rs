@@ -11,6 +11,7 @@ mod hardware;
 mod historic;
 mod kinds;
 mod metamorphic;
+mod mutations;
 mod reception;
 mod steady;
 mod sweep;

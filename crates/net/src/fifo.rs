@@ -96,8 +96,9 @@ impl Fifo {
         let begins = self.free_at.max(now);
         let service = service(begins);
         self.idle += begins - self.free_at;
-        self.busy += service;
         self.free_at = begins + service;
+        // That is `service`, unless it ends beyond the range of time.
+        self.busy += self.free_at - begins;
         self.moved += len;
         self.accepted += 1;
         if !self.waiting.is_empty() {

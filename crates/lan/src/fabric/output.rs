@@ -79,8 +79,9 @@ impl Way {
     #[inline]
     fn accept(&mut self, now: Time, service: Duration) -> Time {
         let begins = self.free_at.max(now);
-        self.busy += service;
         self.free_at = begins + service;
+        // That is `service`, unless it ends beyond the range of time.
+        self.busy += self.free_at - begins;
         begins
     }
 
@@ -284,8 +285,9 @@ impl Queue {
             return None;
         }
         let begins = self.free_at.max(arrives);
-        self.busy += service;
         self.free_at = begins + service;
+        // That is `service`, unless it ends beyond the range of time.
+        self.busy += self.free_at - begins;
         self.moved += len;
         self.accepted += 1;
         self.pending.push_back(Pending { arrives, begins, ends: self.free_at, len });

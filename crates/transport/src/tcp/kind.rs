@@ -222,6 +222,7 @@ fn config(values: &Values) -> Config {
         nagle: flag("nagle"),
         timeout_initial: values.get("timeout-initial"),
         timeout_min: values.get("timeout-min"),
+        timeout_max: Config::modern().timeout_max.max(values.get("timeout-min")),
         granularity: values.get("granularity"),
         careful: flag("careful"),
         one_for_two: flag("one-for-two"),
