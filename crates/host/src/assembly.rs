@@ -38,7 +38,7 @@ pub(crate) fn of_profile(
     let mut assembly = Assembly::new(site, profile, message);
     assembly.stages("send", &profile.send, Next::Exit(TO_LINKS));
     if profile.send.is_empty() {
-        // Nothing comes in here: the inputs that follow keep their places.
+        // Unused input, so that the following inputs keep their numbers.
         assembly.entries.push(0);
     }
     let Some((way, links)) = way else {

@@ -42,8 +42,8 @@ pub const PAGE: &Page = &Page {
         .is("how it receives: with interrupts, by polling, or in between; only in models. With a \
              profile, this schedules its receive stages, at their costs"),
         Param::or("live", ParamKind::Flag, "false").is(
-            "whether `lastmeter live` makes it a network namespace in which programs run; in a model, \
-             the file's traffic from or to it represents theirs",
+            "whether `lastmeter live` makes it a network namespace in which programs run; in a \
+             model, the file's traffic from or to it represents theirs",
         ),
         Param::optional(
             "address",

@@ -539,7 +539,8 @@ mod tests {
         let mut card = cim();
         card.transfer.mode = TransferMode::Hybrid;
         card.transfer.pio_max = Bytes(64);
-        card.transfer.pio_per_byte = PerByte::from_fs(510_000_000); // 2040 ns per 4-byte word (Table 3.1).
+        // Table 3.1: 2040 ns per word of 4 bytes.
+        card.transfer.pio_per_byte = PerByte::from_fs(510_000_000);
         assert_eq!(card.transfer_time(Bytes(64)), Duration::from_ns(32_640));
         assert_eq!(card.transfer_time(Bytes(1024)), cim().transfer_time(Bytes(1024)));
     }
@@ -547,7 +548,8 @@ mod tests {
     #[test]
     fn e_42_separate_headers_save_a_copy_and_cost_a_block() {
         let mut card = cim();
-        card.host.gather_per_byte = PerByte::from_fs(87_500_000); // 350 ns per 4-byte word (Table 3.1).
+        // Table 3.1: 350 ns per word of 4 bytes.
+        card.host.gather_per_byte = PerByte::from_fs(87_500_000);
         card.buffers.header = Bytes(64);
         let len = Bytes(4096);
         assert_eq!(card.gathering_time(len), Duration::from_ns(358_400));

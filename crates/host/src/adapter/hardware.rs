@@ -119,7 +119,7 @@ impl Needs {
         if self.between > 0.0 {
             let (between, taken, share) = (self.between, self.taken, 100.0 * self.share());
             lines.push(format!(
-                "a message of {len} every {between:.2} cycles; with this control logic every {taken}, \
+                "a message of {len} every {between:.2} cycles; with this control every {taken}, \
                  {share:.0} % of the rate"
             ));
         }

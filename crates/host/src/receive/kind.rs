@@ -78,13 +78,13 @@ macro_rules! params {
                 ParamKind::Choice(&["two", "one"]),
                 "two; with a profile, its value, or else one",
             )
-            .is("commands per packet. two: the host provides each packet's buffer; one: a descriptor ring"),
+            .is("commands per packet: two, and the host provides each buffer, or one, from a ring"),
             Param::optional("adapter-buffers", PACKETS, "the value in its profile, or else 128")
                 .is("capacity of the adapter or its ring in packets"),
             Param::or("announced", PACKETS, "16").is("most packets announced to the host at once"),
             Param::optional("buffers", PACKETS, "the value in its profile, or else 128")
                 .is("receive buffers of the host"),
-            Param::optional("transfer", TIME, "26 us; with a profile, 0 s in addition to its stages")
+            Param::optional("transfer", TIME, "26 us; with a profile, 0 s besides its stages")
                 .is("from acceptance of a packet until it is in host memory"),
             Param::or("early-drop", ParamKind::Flag, "true")
                 .is("whether a packet without a buffer is refused before protocol processing"),
@@ -172,7 +172,11 @@ pub static KINDS: &[Kind] = &[
             "explicit",
             "Reception with interrupts that the host disables and enables.",
             "Indiresan 1997, section 7.2.2",
-            params!(QUOTA_8, Param::or("interval", TIME, "2 ms").is("interrupts are disabled for at most this long"))
+            params!(
+                QUOTA_8,
+                Param::or("interval", TIME, "2 ms")
+                    .is("interrupts are disabled for at most this long")
+            )
         ),
         fit,
         maker: &Maker(|values| {
@@ -232,7 +236,7 @@ pub static KINDS: &[Kind] = &[
             "Druschel and Banga, OSDI 1996, as described by Indiresan 1997, section 7.1",
             params!(
                 Param::or("demultiplexes", ParamKind::Choice(&["software", "adapter"]), "software")
-                    .is("what demultiplexes to the socket; the adapter also drops packets if it is full")
+                    .is("what finds the socket; the adapter also drops packets if it is full")
             )
         ),
         fit,
@@ -293,7 +297,8 @@ pub static KINDS: &[Kind] = &[
             params!(
                 Param::or("weight", PACKETS, "64").is("packets per poll"),
                 Param::or("suspend", TIME, "20 ms").is("longest time without a poll"),
-                Param::or("interval", TIME, "200 us").is("from an empty poll until interrupts are enabled"),
+                Param::or("interval", TIME, "200 us")
+                    .is("from an empty poll until interrupts are enabled"),
             )
         ),
         fit,

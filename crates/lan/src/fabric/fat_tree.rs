@@ -54,7 +54,7 @@ pub const PAGE: &Page = &Page {
     ],
     drops: &[
         ("full", "packets that arrived when the queue of the line was full"),
-        ("no route", "packets whose destination is no neighbour"),
+        ("no route", "packets to a destination that is not a neighbour"),
     ],
     example: r#"
 duration = "1 ms"

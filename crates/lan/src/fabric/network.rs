@@ -66,7 +66,7 @@ pub const PAGE: &Page = &Page {
     ],
     drops: &[
         ("full", "packets that an input or an output queue had no room for"),
-        ("no route", "packets whose destination is no neighbour"),
+        ("no route", "packets to a destination that is not a neighbour"),
     ],
     example: r#"
 duration = "20 ms"

@@ -22,19 +22,18 @@ pub const PAGE: &Page = &Page {
     ports: "any in --> [ units by class ] --> (line) --> link towards the destination",
     params: &[
         Param::required("rate", ParamKind::Rate).is("rate of the line"),
-        Param::or("way", ParamKind::Choice(&["whole", "continue", "cells", "packets"]), "whole").is(
-            "whole units, cells of one unit until a more urgent one arrives, cells in turn, packets \
-             in turn",
-        ),
+        Param::or("way", ParamKind::Choice(&["whole", "continue", "cells", "packets"]), "whole")
+            .is("whole units, cells of one unit until a more urgent one arrives, cells in turn, \
+             packets in turn"),
         Param::or("quantum", ParamKind::PACKET, "64 B")
             .is("whole: the smallest fragment before an interruption"),
-        Param::or("payload", ParamKind::PACKET, "1500 B").is("packets: most of a unit in one packet"),
+        Param::or("payload", ParamKind::PACKET, "1500 B").is("packets: most data per packet"),
         Param::or("header", ParamKind::Size { min: 0, max: 1024 }, "11 B")
             .is("whole, packets: header and gap of each fragment"),
         Param::or("units", ParamKind::COUNT, "10000").is("queue, at most"),
     ],
     source: "The Aurora final report, MIT part, §2.5, §3.7; Lefelhocz, MIT/LCS/TR-621, 1994",
-    deviations: &["Each packet is a unit; its class is its priority, and a higher class is more urgent."],
+    deviations: &["Each packet is a unit; its class is its priority; higher is more urgent."],
     counters: &[
         ("served", "units sent"),
         ("decisions", "scheduling decisions"),

@@ -430,7 +430,8 @@ mod tests {
                 if video.activity == Activity::Sending {
                     prop_assert!(camera.board.captured(video.frame) <= now && video.frame > last);
                     // It is sent at once.
-                    (last, video.line, video.activity) = (video.frame, video.command.height, Activity::Idle);
+                    (last, video.line) = (video.frame, video.command.height);
+                    video.activity = Activity::Idle;
                     video.due = now;
                 }
             }

@@ -185,7 +185,7 @@ pub const ZEBRA: &Page = &Page {
     ],
     source: "Aurora report, §3.4.2, §4.1.2",
     deviations: &[
-        "AN2 and its line card with several channels are part of the bridge: the port in a table entry \
+        "AN2 and its line card with several channels are part of the bridge: the port in an entry \
          is, on this side, the channel. The line of the multiplexer has no limit of its own.",
         "A connection uses the viewer's `channel`, or else channels are assigned in turn.",
         "Entries belong to the token that wrote them. FIFOs and skew are ours; the report gives no \

@@ -69,7 +69,7 @@ pub const PAGE: &Page = &Page {
     source: "Aurora report, §3.3, §3.5.2, §3.6",
     deviations: &[
         "The viewer opens the connection; applications of its host access their file in turn.",
-        "In a profile of the viewer's host, a cell is a packet. The last cell of a group of scan lines \
+        "In a profile of the viewer's host, a cell is a packet. The last cell of a group of lines \
          ends a PDU, and so does a request for the next frame: `per-pdu` of a send stage is \
          the cost per frame.",
     ],

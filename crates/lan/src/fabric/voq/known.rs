@@ -128,8 +128,8 @@ impl Known {
     #[inline]
     fn owed(&self, place: usize) -> u32 {
         // A debt is never negative.
-        let besides = self.values[place].wrapping_sub(self.paid);
-        if besides >> 31 == 0 { besides } else { 0 }
+        let owed = self.values[place].wrapping_sub(self.paid);
+        if owed >> 31 == 0 { owed } else { 0 }
     }
     /// Whether the queue of an output has a debt.
     pub(super) fn owes(&self, output: usize) -> bool {
