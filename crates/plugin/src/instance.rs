@@ -319,6 +319,7 @@ impl Instance {
         answers.answers.extend(requests.iter().map(|request| Answer {
             verdict,
             mark: request.mark,
+            seen: 0,
             data: (end, end),
         }));
     }
@@ -489,6 +490,7 @@ impl Live {
             answers.answers.push(Answer {
                 verdict,
                 mark: u64_at(descriptor, field::MARK),
+                seen: request.data.len().min(wanted) as u32,
                 data: (begin, answers.bytes.len()),
             });
         }

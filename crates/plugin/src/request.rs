@@ -453,6 +453,8 @@ pub struct Answer {
     pub verdict: Verdict,
     /// The word for the flow, as the plugin left it.
     pub mark: u64,
+    /// Bytes of data that the policy saw; changed ones replace them.
+    pub seen: u32,
     /// Where in [`Answers::bytes`] the changed data lie.
     pub data: (usize, usize),
 }

@@ -84,7 +84,7 @@ impl Policy for Expression {
             let verdict = Verdict::read(&descriptor, &request.body);
             let verdict = verdict.expect("an expression's verdict fits the request");
             let mark = u64_at(&descriptor, field::MARK);
-            answers.answers.push(Answer { verdict, mark, data: (0, 0) });
+            answers.answers.push(Answer { verdict, mark, seen: data.len() as u32, data: (0, 0) });
         }
     }
 }
