@@ -17,9 +17,11 @@ pub mod abi;
 pub mod chain;
 pub mod expression;
 pub mod host;
+pub mod index;
 pub mod instance;
 pub mod request;
 mod state;
 pub mod store;
+pub mod trust;
 
 pub use request::{Body, Kind, Rect, Request, Verdict};
