@@ -14,6 +14,7 @@
 //! ([`host::Ticker`]) and brings the bytes. So the same code runs in a model.
 
 pub mod abi;
+pub mod cases;
 pub mod chain;
 pub mod expression;
 pub mod host;

@@ -231,7 +231,7 @@ fn outcome(random: &mut Stream, kind: Kind, depth: u32, text: &mut String) {
     };
     match random.below(if depth == 0 { 3 } else { 6 }) {
         0 => text.push_str(one_of(random, &["(allow)", "(deny)", "(deny 7)"])),
-        1 | 2 | 3 => {
+        1..=3 => {
             let (head, numbers) = own[random.below(own.len() as u64) as usize];
             text.push_str(head);
             list(random, kind, depth.min(2), numbers, text);
