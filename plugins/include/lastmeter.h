@@ -72,6 +72,11 @@ _Static_assert(sizeof(struct lm_description) == 32, "a description has 32 bytes"
         return 0;                                                                                         \
     }
 
+/* `configure(text, end)` reads the configuration, at first and whenever it changes; 0 accepts it. */
+#define LM_CONFIG(configure)                                                                              \
+    int LM_EXPORT(lm_init)(const char *text, u32 length) { return configure(text, text + length); }       \
+    int LM_EXPORT(lm_configure)(const char *text, u32 length) { return configure(text, text + length); }
+
 #define LM_IMPORT(name) __attribute__((import_module("lastmeter:request/1"), import_name(#name)))
 LM_IMPORT(lm_now) u64 lm_now(void);
 LM_IMPORT(lm_random) u64 lm_random(void);
@@ -105,6 +110,22 @@ static inline u64 lm_number(const char **text, const char *end, u64 otherwise) {
     while (*text < end && **text >= '0' && **text <= '9' && number < 1000000000000000000ull)
         number = number * 10 + (u64)(*(*text)++ - '0');
     return number;
+}
+
+/* A token bucket: `rate` tokens a second, at most `burst`. Times are in ns. */
+struct lm_bucket { u64 tokens, then; };
+static inline int lm_take(struct lm_bucket *bucket, u64 now, u64 rate, u64 burst, u64 cost) {
+    /* Billionths of a token. A bucket that had time to fill is full, so that no product overflows. */
+    u64 passed = now > bucket->then ? now - bucket->then : 0;
+    u64 most = burst * 1000000000ull;
+    u64 full = rate ? most / rate : 0;
+    bucket->tokens = passed > full && rate ? most : bucket->tokens + passed * rate;
+    bucket->tokens = bucket->tokens > most ? most : bucket->tokens;
+    bucket->then = now > bucket->then ? now : bucket->then;
+    if (bucket->tokens < cost * 1000000000ull)
+        return 0;
+    bucket->tokens -= cost * 1000000000ull;
+    return 1;
 }
 
 /* Length of the IPv4 header of a packet of which enough is there to see `more` bytes after it; else 0. */

@@ -19,6 +19,7 @@ use crate::request::{Answers, Body, Kind, Policy, Rect, Request, Verdict};
 use lastmeter_base::text::Quantity;
 use lastmeter_base::{Duration, Time};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The longest file of cases.
@@ -95,6 +96,8 @@ impl Cases {
     pub fn run(&self, policy: &mut dyn Policy, kind: Kind) -> Result<Vec<String>, String> {
         let (mut wrong, mut now) = (Vec::new(), Time::from_ps(0));
         let mut answers = Answers::default();
+        // The plugin's word for each flow, as a device would keep it.
+        let mut marks = BTreeMap::new();
         for case in &self.cases {
             let name = &case.name;
             if let Some(at) = &case.at {
@@ -102,17 +105,19 @@ impl Cases {
                 now = now.max(Time::from_ps(0) + at);
             }
             let data = hex(&case.data).ok_or(format!("{name}: data are hexadecimal digits"))?;
-            let request = Request {
+            let mut request = Request {
                 body: case.body(kind),
                 flow: case.flow,
                 arrival: now,
-                mark: 0,
+                mark: marks.get(&case.flow).copied().unwrap_or(0),
                 length: case.length.unwrap_or(data.len() as u32),
                 data: &data,
             };
             for _ in 0..case.times.unwrap_or(1) {
                 policy.process(now, &[request], &mut answers);
+                request.mark = answers.answers.first().map_or(0, |answer| answer.mark);
             }
+            marks.insert(case.flow, request.mark);
             let Some(answer) = answers.answers.first() else { continue };
             let found = answer.verdict.to_string();
             if found != case.verdict {

@@ -17,6 +17,7 @@ pub mod abi;
 pub mod cases;
 pub mod chain;
 pub mod expression;
+pub mod fuzz;
 pub mod host;
 pub mod index;
 pub mod instance;
