@@ -92,7 +92,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Complaint> {
     std::fs::rename(&part, path).map_err(place)
 }
 
-/// A host whose epoch advances until it is dropped.
+/// A host whose epoch advances until it is dropped: with the clock on the wall, but never faster than this program's CPU
+/// time, so that a plugin is not blamed for time in which the kernel ran something else.
 struct Ticking {
     host: Host,
     began: std::time::Instant,
@@ -107,9 +108,13 @@ impl Ticking {
         let thread = {
             let (ticker, stop): (Ticker, _) = (host.ticker(), stop.clone());
             std::thread::spawn(move || {
+                let mut due = cpu() + TICK;
                 while !stop.load(Ordering::Relaxed) {
                     std::thread::sleep(TICK);
-                    ticker.tick();
+                    if cpu() >= due {
+                        ticker.tick();
+                        due = cpu() + TICK;
+                    }
                 }
             })
         };
@@ -128,6 +133,13 @@ impl Drop for Ticking {
             let _ = thread.join();
         }
     }
+}
+
+/// CPU time that this program has used.
+fn cpu() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    std::time::Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Seconds since 1970.
