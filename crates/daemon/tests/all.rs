@@ -1,6 +1,6 @@
 //! The tests of the program, as users run it.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say what they skip")]
 
 mod docs;
 mod fetch;

@@ -459,7 +459,7 @@ impl Live {
         let (table, _) = table.as_chunks_mut::<DESCRIPTOR_LEN>();
         for (number, (request, descriptor)) in requests.iter().zip(table).enumerate() {
             let seen = &request.data[..request.data.len().min(wanted)];
-            *descriptor = request.emit(address(number), seen.len() as u32, slot as u32);
+            request.emit(descriptor, address(number), seen.len() as u32, slot as u32);
             data[number * slot..number * slot + seen.len()].copy_from_slice(seen);
         }
         match self.process.call(&mut self.store, description.room) {

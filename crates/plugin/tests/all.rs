@@ -1,6 +1,6 @@
 //! The tests of the crate as its users see it.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say what they measured")]
 
 mod adversarial;
 mod capacity;

@@ -15,7 +15,7 @@ mod core;
 mod interpret;
 mod text;
 
-use crate::abi::field;
+use crate::abi::{DESCRIPTOR_LEN, field};
 use crate::request::{Answer, Answers, Kind, Policy, Request, Verdict, u64_at};
 use lastmeter_base::Time;
 
@@ -70,7 +70,8 @@ impl Policy for Expression {
         answers.clear();
         for request in requests {
             let data = &request.data[..request.data.len().min(WANTED)];
-            let mut descriptor = request.emit(0, data.len() as u32, WANTED as u32);
+            let mut descriptor = [0; DESCRIPTOR_LEN];
+            request.emit(&mut descriptor, 0, data.len() as u32, WANTED as u32);
             let locals = std::mem::take(&mut self.locals);
             let mut scope = interpret::Scope { descriptor: &mut descriptor, data, locals };
             // One about another kind has nothing to say about this request.
