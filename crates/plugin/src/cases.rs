@@ -12,8 +12,9 @@
 //! changed = "45 b8 00 14"             # where the verdict is "changed"
 //! ```
 //!
-//! Verdicts are `allow`, `deny CODE`, `changed`, `to-interface N`, `to-flow N`, `clone N`, `remap LBA BLOCKS`, `read-only`,
-//! `clip X Y WIDTH HEIGHT`, `move X Y`, `crop X Y WIDTH HEIGHT`, `scale WIDTH HEIGHT`, `recompress QUALITY`.
+//! Verdicts are `allow`, `deny CODE`, `changed`, `to-interface N`, `to-flow N`, `clone N`, `remap LBA BLOCKS`,
+//! `read-only`, `clip X Y WIDTH HEIGHT`, `move X Y`, `crop X Y WIDTH HEIGHT`, `scale WIDTH HEIGHT`, `recompress
+//! QUALITY`.
 
 use crate::request::{Answers, Body, Kind, Policy, Rect, Request, Verdict};
 use lastmeter_base::text::Quantity;

@@ -151,7 +151,9 @@ impl Effect {
                 Effect::Packet { interface, flow, mut clones },
                 Effect::Packet { interface: to, flow: to_flow, clones: more },
             ) => {
-                let differ = |one: Option<u32>, other: Option<u32>| matches!((one, other), (Some(one), Some(other)) if one != other);
+                let differ = |one: Option<u32>, other: Option<u32>| {
+                    one.is_some() && other.is_some() && one != other
+                };
                 if differ(interface.map(u32::from), to.map(u32::from)) || differ(flow, to_flow) {
                     return nothing;
                 }
@@ -213,7 +215,8 @@ fn follow(from: (u16, u16), whole: Rect, part: Rect) -> (u16, u16) {
 fn seen_after(body: Body, verdict: Verdict) -> Body {
     match (body, verdict) {
         (Body::Block { operation, blocks, initiator, .. }, Verdict::Remap { lba, .. }) => {
-            // A remap to fewer blocks at the end of the disk: the request keeps its length, as far as there are numbers.
+            // A remap to fewer blocks at the end of the disk: the request keeps its length, as far as there are
+            // numbers.
             let blocks = blocks.min((u64::MAX - lba).try_into().unwrap_or(u32::MAX));
             Body::Block { operation, lba, blocks, initiator }
         }
@@ -237,7 +240,7 @@ pub struct Outcome {
 #[derive(Default)]
 pub struct Chain {
     policies: Vec<Box<dyn Policy + Send>>,
-    /// Words of each policy for a flow, one list for each request of a batch, are the caller's.
+    /// Kept, so that a batch need not allocate them.
     answers: Answers,
 }
 

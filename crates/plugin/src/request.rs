@@ -232,8 +232,8 @@ pub(crate) fn nanoseconds(at: Time) -> u64 {
 }
 
 impl Request<'_> {
-    /// Writes its descriptor: `captured` bytes of its data lie at `offset`, where `room` bytes fit. In place: to build it
-    /// elsewhere and copy it makes the processor wait for its own small stores.
+    /// Writes its descriptor: `captured` bytes of its data lie at `offset`, where `room` bytes fit. In place: to
+    /// build it elsewhere and copy it makes the processor wait for its own small stores.
     #[inline]
     pub fn emit(&self, bytes: &mut Descriptor, offset: u32, captured: u32, room: u32) {
         *bytes = [0; DESCRIPTOR_LEN];

@@ -1,12 +1,12 @@
 //! Who may say what runs: signatures, pins, revocations, versions that do not go back, and a line for each decision.
 //!
-//! Signatures are minisign's (<https://jedisct1.github.io/minisign/>): Ed25519 over the BLAKE2b hash of the module, and over
-//! a trusted comment, here `lastmeter:request/1 NAME VERSION`. So a module cannot be passed off as another one, or
-//! an old version as a new one. The program `minisign` makes and checks the same signatures.
+//! Signatures are minisign's (<https://jedisct1.github.io/minisign/>): Ed25519 over the BLAKE2b hash of the module,
+//! and over a trusted comment, here `lastmeter:request/1 NAME VERSION`. So a module cannot be passed off as another
+//! one, or an old version as a new one. The program `minisign` makes and checks the same signatures.
 //!
-//! [`Trust::admit`] decides, in this order: the module's length, the signature's key (known, not revoked), the signature,
-//! its comment (this name, this version), the hash (not revoked, the pinned one), the version (none older than one
-//! that was admitted before, unless asked). Each decision is one [`Line`] of the audit log.
+//! [`Trust::admit`] decides, in this order: the module's length, the signature's key (known, not revoked), the
+//! signature, its comment (this name, this version), the hash (not revoked, the pinned one), the version (none older
+//! than one that was admitted before, unless asked). Each decision is one [`Line`] of the audit log.
 
 use crate::abi::INTERFACE;
 use crate::host::{Hash, MODULE_LEN_MAX};
@@ -173,8 +173,8 @@ impl Trust {
         let newest = self.newest.entry(name.to_owned()).or_insert(version);
         *newest = version.max(*newest);
     }
-    /// Whether a module may run under this name, as this version; `rollback` allows one older than before. The error says
-    /// why not.
+    /// Whether a module may run under this name, as this version; `rollback` allows one older than before. The error
+    /// says why not.
     pub fn admit(
         &mut self,
         name: &str,

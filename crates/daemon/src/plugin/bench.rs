@@ -81,8 +81,8 @@ fn headers() -> Vec<[u8; HEADER_LEN]> {
     (0..PACKETS).map(header).collect()
 }
 
-/// Nanoseconds for one of `PACKETS`, the median over rounds; and the hash of each round's result, which must not differ
-/// between peers.
+/// Nanoseconds for one of `PACKETS`, the median over rounds; and the hash of each round's result, which must not
+/// differ between peers.
 fn measure(passes: usize, mut pass: impl FnMut() -> u64) -> (f64, u64) {
     let mut hash = pass();
     let mut times: Vec<f64> = (0..ROUNDS)

@@ -92,8 +92,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Complaint> {
     std::fs::rename(&part, path).map_err(place)
 }
 
-/// A host whose epoch advances until it is dropped: with the clock on the wall, but never faster than this program's CPU
-/// time, so that a plugin is not blamed for time in which the kernel ran something else.
+/// A host whose epoch advances until it is dropped: with the clock on the wall, but never faster than this program's
+/// CPU time, so that a plugin is not blamed for time in which the kernel ran something else.
 struct Ticking {
     host: Host,
     began: std::time::Instant,

@@ -1,6 +1,7 @@
 //! A code server: a folder of signed modules over HTTP. Any static server does as well; for HTTPS, put one in front.
 //!
-//! It serves `index.toml`, `NAME/VERSION.wasm` and `NAME/VERSION.wasm.minisig`, and nothing else, whatever is asked for.
+//! It serves `index.toml`, `NAME/VERSION.wasm` and `NAME/VERSION.wasm.minisig`, and nothing else, whatever is asked
+//! for.
 
 use super::read;
 use crate::{Complaint, Report, print};

@@ -133,8 +133,8 @@ fn examine(path: &Path, kind: Option<Kind>) -> Result<Report, Complaint> {
             let (hash, len) = (class.hash, bytes.len());
             Report {
                 text: format!(
-                    "{shown}: {kinds}, {len} bytes; batches of {batch} requests with {wanted} bytes \
-                     of data each\n"
+                    "{shown}: {kinds}, {len} bytes; batches of {batch} requests with {wanted} \
+                     bytes of data each\n"
                 ),
                 json: vec![json!({
                     "module": path, "good": true, "kinds": kinds.to_string(), "length": len,

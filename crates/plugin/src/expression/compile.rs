@@ -1,7 +1,7 @@
 //! Compiles an expression to a module of the same interface as every plugin.
 //!
-//! Locals of `lm_process`: the batch, the descriptor, the end of the table, the data's address and length, then those of
-//! the expression and scratch.
+//! Locals of `lm_process`: the batch, the descriptor, the end of the table, the data's address and length, then
+//! those of the expression and scratch.
 
 use super::WANTED;
 use super::core::{Binary, Compare, Number, Outcome, Truth};

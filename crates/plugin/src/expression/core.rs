@@ -1,7 +1,7 @@
 //! What an expression means: a tree of numbers, truths and outcomes, the same for the interpreter and the compiler.
 //!
-//! It is total: there are no loops, a division by zero is zero, data beyond what was captured is zero, sums wrap, and a
-//! verdict whose arguments would exceed the request becomes a denial.
+//! It is total: there are no loops, a division by zero is zero, data beyond what was captured is zero, sums wrap,
+//! and a verdict whose arguments would exceed the request becomes a denial.
 
 use crate::abi::field;
 use crate::request::number;

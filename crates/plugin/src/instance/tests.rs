@@ -107,28 +107,6 @@ fn a_failure_costs_its_batch_and_is_counted_by_reason() {
     }
 }
 
-#[test]
-fn an_endless_loop_ends_with_its_ticks_and_deep_recursion_with_its_stack() {
-    let (host, mut plugin) = instance(&module("", "(loop $l (br $l))"), Fail::Closed).unwrap();
-    let ticker = host.ticker();
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                ticker.tick();
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-        });
-        assert_eq!(ask(&mut plugin, at(0), 1), [Verdict::Deny { code: FAILED }]);
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    });
-    assert_eq!(plugin.last_failure(), Some(&Failure::Time));
-    let deep = module("(func $f (call $f))", "(call $f)");
-    let (_host, mut plugin) = instance(&deep, Fail::Closed).unwrap();
-    ask(&mut plugin, at(0), 1);
-    assert_eq!(plugin.last_failure(), Some(&Failure::Stack));
-}
-
 /// Traps at the third call of each instance's life, and counts calls in its store.
 const THIRD: (&str, &str) = (
     r#"(import "lastmeter:request/1" "lm_store_put"
