@@ -8,6 +8,7 @@ mod bench;
 pub mod blast;
 mod calibrate;
 mod compare;
+mod daemon;
 mod dq;
 pub mod emulate;
 pub mod fuzz;
@@ -99,6 +100,8 @@ enum Command {
     Lookup(lookup::Arguments),
     /// Run the stress load of distributed queueing on threads, and plot the reported backlogs
     Dq(dq::Arguments),
+    /// Make, check, sign, fetch and measure plugins: owners' programs for their devices
+    Plugin(daemon::Arguments),
     /// Run benchmarks, and compare with peers such as ns-3 and DPDK where installed
     Bench(bench::Arguments),
 }
@@ -151,6 +154,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Kinds(arguments) => kinds::kinds(&common, &arguments),
         Command::Lookup(arguments) => lookup::lookup(&common, &arguments),
         Command::Dq(arguments) => dq::dq(&common, &arguments),
+        Command::Plugin(arguments) => daemon::run(&common, "plugin", &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),
     })
 }

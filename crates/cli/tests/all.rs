@@ -4,6 +4,7 @@
 
 mod broken_plans;
 mod docs;
+mod follow;
 mod fuzz;
 #[path = "../../lab/tests/golden/mod.rs"]
 mod golden;

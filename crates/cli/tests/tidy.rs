@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("host", &["base", "wire", "engine", "net"]),
     ("transport", &["base", "wire", "engine"]),
     ("live", &["base", "wire", "engine"]),
+    ("plugin", &["base", "wire", "ledger"]),
     ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport"]),
     ("repro", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "lab"]),
     ("judge", &["base", "engine", "lab", "repro"]),
@@ -27,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &["base", "wire", "engine", "ledger", "net", "lan", "live", "lab", "repro", "judge", "why"],
     ),
+    ("daemon", &["base", "ledger", "plugin"]),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),
 ];
 
@@ -34,7 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PYTHON: &str = "python";
 
 /// Crates that may read clocks, start threads and open files and sockets.
-const WORLDLY: &[&str] = &["live", "cli", "python"];
+const WORLDLY: &[&str] = &["live", "cli", "daemon", "python"];
 /// Crates that may hold `unsafe`.
 const UNSAFE: &[&str] = &["live"];
 

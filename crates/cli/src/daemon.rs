@@ -1,0 +1,42 @@
+//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, as git finds its other commands: beside this program, then
+//! in PATH. So this program is built without a compiler for WebAssembly.
+
+use crate::{Common, Complaint, Ended};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::process::Command;
+
+/// The program that runs what belongs on devices.
+const DAEMON: &str = "lastmeterd";
+
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Arguments {
+    /// What `lastmeterd plugin` takes; `lastmeter plugin --help` lists it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    rest: Vec<OsString>,
+}
+
+/// Runs one of its commands, and ends as it does.
+pub(crate) fn run(
+    common: &Common,
+    command: &str,
+    arguments: &Arguments,
+) -> Result<Ended, Complaint> {
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(DAEMON));
+    let program = beside.filter(|path| path.exists()).unwrap_or_else(|| DAEMON.into());
+    let mut child = Command::new(program);
+    child.arg(command).args(&arguments.rest);
+    for (is_set, option) in [(common.json, "--json"), (common.quick, "--quick")] {
+        if is_set {
+            child.arg(option);
+        }
+    }
+    match child.status() {
+        Ok(status) => Ok(Ended::Status(status.code().unwrap_or(2).try_into().unwrap_or(2))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Complaint(format!("the program {DAEMON} is missing: `make devices` builds it")))
+        }
+        Err(error) => Err(Complaint(format!("{DAEMON}: {error}"))),
+    }
+}

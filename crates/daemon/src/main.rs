@@ -1,0 +1,73 @@
+//! The program `lastmeterd`: what runs on devices. `lastmeter plugin` starts `lastmeterd plugin`.
+//!
+//! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
+
+mod plugin;
+
+use clap::{Parser, Subcommand};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Runs what belongs on devices: owners' plugins.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Print only a machine-readable result on standard output
+    #[arg(long, global = true)]
+    json: bool,
+    /// Do less: shorter benchmarks
+    #[arg(long, global = true)]
+    quick: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make, check, sign, fetch and measure plugins
+    #[command(subcommand)]
+    Plugin(plugin::Command),
+}
+
+/// What a command has to say: for people, and for programs.
+struct Report {
+    text: String,
+    /// A line of JSON each.
+    json: Vec<serde_json::Value>,
+    /// Whether the result is what was asked for.
+    good: bool,
+}
+
+/// Bad input or a fault, as a message for the user.
+struct Complaint(String);
+
+impl<T: std::fmt::Display> From<T> for Complaint {
+    fn from(error: T) -> Complaint {
+        Complaint(error.to_string())
+    }
+}
+
+/// Prints; a closed pipe is not an error: the reader has all it wants.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn main() -> ExitCode {
+    let Arguments { json, quick, command } = Arguments::parse();
+    let Command::Plugin(command) = command;
+    match plugin::run(command, quick) {
+        Ok(report) => {
+            if json {
+                report.json.iter().for_each(|line| print(&format!("{line}\n")));
+            } else {
+                print(&report.text);
+            }
+            if report.good { ExitCode::SUCCESS } else { ExitCode::from(1) }
+        }
+        Err(Complaint(words)) => {
+            let _ = writeln!(std::io::stderr(), "lastmeterd: {}", words.trim_end());
+            ExitCode::from(2)
+        }
+    }
+}

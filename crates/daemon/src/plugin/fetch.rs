@@ -1,0 +1,215 @@
+//! From a code server to an instance: each stage timed, as a ledger.
+//!
+//! ```text
+//! index -> signature -> module -> verify -> compile -> instantiate and configure -> bind
+//! ```
+//!
+//! Nothing is written or loaded before all of it was verified: what is cut short, swapped, unsigned, too long or too
+//! slow leaves a line in the audit log and nothing else.
+
+use super::keys::Keys;
+use super::{Complaint, Report, Ticking, kind, write};
+use lastmeter_ledger::json::to_json;
+use lastmeter_ledger::terminal::{Style, render};
+use lastmeter_ledger::{Count, Latency, Ledger, Path, Provenance, Resource, Stage, Times, Totals};
+use lastmeter_plugin::Kind;
+use lastmeter_plugin::host::{Hash, Limits, MODULE_LEN_MAX};
+use lastmeter_plugin::index::{self, INDEX_LEN_MAX, Index, Version, is_name};
+use lastmeter_plugin::instance::{Fail, Instance};
+use lastmeter_plugin::request::{Answers, Body, Policy, Rect, Request};
+use lastmeter_plugin::trust::{Line, TEXT_LEN_MAX};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub(crate) struct Fetch {
+    /// The code server: http://HOST:PORT or https://HOST/FOLDER
+    server: String,
+    /// The plugin's name
+    name: String,
+    /// Its version [default: the newest in the index]
+    #[arg(long)]
+    version: Option<String>,
+    /// The folder of keys that are trusted
+    #[arg(long)]
+    keys: PathBuf,
+    /// What it has to decide about
+    #[arg(long, value_parser = kind)]
+    kind: Option<Kind>,
+    /// Its configuration
+    #[arg(long, default_value = "")]
+    config: String,
+    /// What becomes of requests when it fails: open, closed or reload
+    #[arg(long, default_value = "reload")]
+    fail: String,
+    /// Allow a version older than one that ran before
+    #[arg(long)]
+    rollback: bool,
+    /// Give up after so many seconds for each file
+    #[arg(long, default_value_t = 10)]
+    patience: u64,
+    /// Where the module goes once it is verified
+    #[arg(long, short)]
+    out: Option<PathBuf>,
+}
+
+/// Stages so far: name, what served it, seconds.
+struct Clock {
+    stages: Vec<(&'static str, &'static str, f64)>,
+    last: Instant,
+}
+
+impl Clock {
+    fn lap(&mut self, stage: &'static str, resource: &'static str) {
+        let now = Instant::now();
+        self.stages.push((stage, resource, (now - self.last).as_secs_f64()));
+        self.last = now;
+    }
+}
+
+/// Gets a file of at most so many bytes.
+fn get(url: &str, most: usize, patience: Duration) -> Result<Vec<u8>, String> {
+    let config = ureq::Agent::config_builder().timeout_global(Some(patience)).build();
+    let agent: ureq::Agent = config.into();
+    let place = |error: ureq::Error| format!("{url}: {error}");
+    let mut answer = agent.get(url).call().map_err(place)?;
+    // `limit` refuses a body that is as long as the limit allows and goes on.
+    answer.body_mut().with_config().limit(most as u64 + 1).read_to_vec().map_err(place).and_then(
+        |bytes| {
+            let fits = bytes.len() <= most;
+            fits.then_some(bytes).ok_or(format!("{url}: more than {most} bytes"))
+        },
+    )
+}
+
+fn get_text(url: &str, most: usize, patience: Duration) -> Result<String, String> {
+    let bytes = get(url, most, patience)?;
+    String::from_utf8(bytes).map_err(|_| format!("{url}: not text"))
+}
+
+pub(crate) fn fetch(arguments: &Fetch) -> Result<Report, Complaint> {
+    let mut keys = Keys::read(&arguments.keys)?;
+    let mut line = Line {
+        at: 0,
+        event: "load".to_owned(),
+        name: arguments.name.clone(),
+        version: arguments.version.clone().unwrap_or_default(),
+        hash: None,
+        key: None,
+        why: String::new(),
+    };
+    match admitted(arguments, &mut keys, &mut line) {
+        Ok(report) => {
+            keys.audit(line)?;
+            keys.save()?;
+            Ok(report)
+        }
+        Err(why) => {
+            line.event = "refuse".to_owned();
+            line.why.clone_from(&why);
+            keys.audit(line)?;
+            Ok(Report {
+                text: format!("refused: {why}\n"),
+                json: vec![serde_json::json!({ "good": false, "why": why })],
+                good: false,
+            })
+        }
+    }
+}
+
+fn admitted(arguments: &Fetch, keys: &mut Keys, line: &mut Line) -> Result<Report, String> {
+    let Fetch { server, name, kind, config, .. } = arguments;
+    if !is_name(name) {
+        return Err(format!("{name:?} is no name: lower-case letters, digits and `-`"));
+    }
+    let server = server.trim_end_matches('/');
+    let fail = Fail::named(&arguments.fail)
+        .ok_or(format!("{:?} is none of open, closed and reload", arguments.fail))?;
+    let patience = Duration::from_secs(arguments.patience);
+    let mut clock = Clock { stages: Vec::new(), last: Instant::now() };
+    let wanted = match &arguments.version {
+        Some(text) => Version::parse(text).ok_or(format!("{text:?} is no version, as 1.2.0"))?,
+        None => {
+            let text = get_text(&format!("{server}/index.toml"), INDEX_LEN_MAX, patience)?;
+            let index = Index::parse(&text).map_err(|error| format!("index.toml: {error}"))?;
+            let newest = index.newest(name).ok_or(format!("the server has no {name}"))?;
+            clock.lap("index", "network");
+            newest.0
+        }
+    };
+    line.version = wanted.to_string();
+    let url = format!("{server}/{}", index::path(name, wanted));
+    let signature = get_text(&format!("{url}.minisig"), TEXT_LEN_MAX, patience)?;
+    clock.lap("signature", "network");
+    let module = get(&url, MODULE_LEN_MAX, patience)?;
+    clock.lap("module", "network");
+    line.hash = Some(Hash::of(&module).to_string());
+    let admitted = keys.trust.admit(name, wanted, &module, &signature, arguments.rollback)?;
+    line.key = Some(admitted.key.to_string());
+    clock.lap("verify", "cpu");
+    // The pool of instances is there before a device fetches anything.
+    let sandbox = Ticking::new(Limits { instances: 4, ..Limits::default() })
+        .map_err(|Complaint(words)| words)?;
+    clock.last = Instant::now();
+    let class = sandbox.host.load(name, &module, *kind).map_err(|refusal| refusal.to_string())?;
+    clock.lap("compile", "cpu");
+    let now = sandbox.now();
+    let instance = Instance::new(class.clone(), name, config.as_bytes(), fail, 1, now);
+    let mut instance = instance.map_err(|refusal| refusal.to_string())?;
+    clock.lap("configure", "cpu");
+    bind(&mut instance, *kind);
+    clock.lap("bind", "cpu");
+    if let Some(failure) = instance.last_failure() {
+        return Err(format!("it failed at its first request: {failure}"));
+    }
+    if let Some(out) = &arguments.out {
+        write(out, &module).map_err(|Complaint(words)| words)?;
+    }
+    let title = format!("{name} {wanted}, signed by {}", admitted.owner);
+    let ledger = ledger(&title, module.len() as u64, &clock.stages);
+    let style = Style { width: 100, color: false, unicode: true };
+    let json = serde_json::from_str(&to_json(&ledger)).map_err(|error| error.to_string())?;
+    Ok(Report { text: render(&ledger, style), json: vec![json], good: true })
+}
+
+/// The first request, empty, of the first kind that it handles: after this its code and memory are in place.
+fn bind(instance: &mut Instance, kind: Option<Kind>) {
+    let kinds = instance.class().description.kinds;
+    let first = kind.or(Kind::ALL.into_iter().find(|kind| kinds.has(*kind)));
+    let rect = Rect { x: 0, y: 0, w: 1, h: 1 };
+    let body = match first {
+        Some(Kind::Block) => Body::Block { operation: 1, lba: 0, blocks: 1, initiator: 0 },
+        Some(Kind::Framebuffer) => Body::Framebuffer { operation: 1, rect, from: (0, 0), value: 0 },
+        Some(Kind::Frame) => {
+            Body::Frame { format: 0, width: 1, height: 1, region: rect, number: 0, quality: 1 }
+        }
+        Some(Kind::Packet) | None => Body::Packet { interface: 0 },
+    };
+    let now = lastmeter_base::Time::from_ps(0);
+    let request = Request { body, flow: 0, arrival: now, mark: 0, length: 0, data: &[] };
+    instance.process(now, &[request], &mut Answers::default());
+}
+
+/// The account of one load.
+fn ledger(title: &str, bytes: u64, stages: &[(&'static str, &'static str, f64)]) -> Ledger {
+    let passed = Count { packets: 1, bytes };
+    let total: f64 = stages.iter().map(|(.., seconds)| seconds).sum();
+    let rows = stages.iter().map(|(name, resource, seconds)| Stage {
+        service: Some(Times::mean(*seconds)),
+        ..Stage::new(*name, Some(*resource), passed)
+    });
+    let latency = Some(Latency { mean: total, p50: None, p99: None, max: None });
+    let totals = Totals { latency, ..Totals::new(passed, bytes as f64 * 8.0 / total) };
+    let path = Path::new("code server->instance", "plugin", rows.collect(), totals);
+    let resource = |name: &str| {
+        let of = stages.iter().filter(|(_, resource, _)| *resource == name);
+        let by_stage: std::collections::BTreeMap<String, f64> =
+            of.map(|(stage, _, seconds)| ((*stage).to_owned(), seconds / total)).collect();
+        let busy = by_stage.values().sum();
+        let kind = if name == "cpu" { "cpu" } else { "wire" };
+        Resource { by_stage, ..Resource::new(name, kind, busy, None) }
+    };
+    let resources = vec![resource("network"), resource("cpu")];
+    let provenance = Provenance::new(env!("CARGO_PKG_VERSION"), "L0");
+    Ledger::new(title, total, vec![path], resources, provenance)
+}

@@ -1,0 +1,149 @@
+//! `lastmeterd plugin`: tools for those who write plugins, and the way from a code server to an instance.
+
+mod bench;
+mod fetch;
+mod keys;
+mod server;
+mod source;
+mod workshop;
+
+use crate::{Complaint, Report};
+use lastmeter_base::{Duration, Time};
+use lastmeter_plugin::Kind;
+use lastmeter_plugin::host::{Host, Limits, Ticker};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// The interval of the epoch.
+const TICK: std::time::Duration = std::time::Duration::from_millis(1);
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Begin a plugin: a folder with a source that builds, and cases that test it
+    New(workshop::New),
+    /// Compile a plugin's folder, or an expression
+    Build(workshop::Build),
+    /// Say whether a module would be loaded, and if not, why
+    Check(workshop::Check),
+    /// Ask a plugin about the requests of a file, and compare its verdicts
+    Test(workshop::Test),
+    /// Make an owner's pair of keys
+    Key(keys::Make),
+    /// Sign a module, and put it into a code server's folder
+    Sign(keys::Sign),
+    /// Serve a folder of signed modules over HTTP
+    Serve(server::Serve),
+    /// Fetch a plugin from a code server, verify it and make an instance, with the time of each stage
+    Fetch(fetch::Fetch),
+    /// Measure what a request costs: native code, batches, one call each
+    Bench(bench::Bench),
+}
+
+pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
+    match command {
+        Command::New(arguments) => workshop::new(&arguments),
+        Command::Build(arguments) => workshop::build(&arguments),
+        Command::Check(arguments) => workshop::check(&arguments),
+        Command::Test(arguments) => workshop::test(&arguments),
+        Command::Key(arguments) => keys::make(&arguments),
+        Command::Sign(arguments) => keys::sign(&arguments),
+        Command::Serve(arguments) => server::serve(&arguments),
+        Command::Fetch(arguments) => fetch::fetch(&arguments),
+        Command::Bench(arguments) => bench::bench(&arguments, quick),
+    }
+}
+
+/// By its name, for the command line.
+fn kind(name: &str) -> Result<Kind, String> {
+    let names = Kind::ALL.map(Kind::name).join(", ");
+    Kind::named(name).ok_or(format!("{name:?} is no kind of request: {names}"))
+}
+
+/// Reads a file of at most so many bytes.
+fn read(path: &Path, most: usize) -> Result<Vec<u8>, Complaint> {
+    use std::io::Read;
+    let place = |error| Complaint(format!("{}: {error}", path.display()));
+    let file = std::fs::File::open(path).map_err(place)?;
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(place)?;
+    if bytes.len() > most {
+        return Err(Complaint(format!("{}: more than {most} bytes", path.display())));
+    }
+    Ok(bytes)
+}
+
+fn read_text(path: &Path, most: usize) -> Result<String, Complaint> {
+    let text = String::from_utf8(read(path, most)?);
+    text.map_err(|error| Complaint(format!("{}: {error}", path.display())))
+}
+
+/// Writes a whole file, or none.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Complaint> {
+    let place = |error| Complaint(format!("{}: {error}", path.display()));
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(place)?;
+    }
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}", std::process::id()));
+    let part = PathBuf::from(part);
+    std::fs::write(&part, bytes).map_err(place)?;
+    std::fs::rename(&part, path).map_err(place)
+}
+
+/// A host whose epoch advances until it is dropped: with the clock on the wall, but never faster than this program's
+/// CPU time, so that a plugin is not blamed for time in which the kernel ran something else.
+struct Ticking {
+    host: Host,
+    began: std::time::Instant,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticking {
+    fn new(limits: Limits) -> Result<Ticking, Complaint> {
+        let host = Host::new(limits)?;
+        let stop = Arc::<AtomicBool>::default();
+        let thread = {
+            let (ticker, stop): (Ticker, _) = (host.ticker(), stop.clone());
+            std::thread::spawn(move || {
+                let mut due = cpu() + TICK;
+                while !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(TICK);
+                    if cpu() >= due {
+                        ticker.tick();
+                        due = cpu() + TICK;
+                    }
+                }
+            })
+        };
+        Ok(Ticking { host, began: std::time::Instant::now(), stop, thread: Some(thread) })
+    }
+    /// Time since it began.
+    fn now(&self) -> Time {
+        Time::from_ps(0) + Duration::from_secs_f64(self.began.elapsed().as_secs_f64())
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// CPU time that this program has used.
+fn cpu() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    std::time::Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Seconds since 1970.
+fn seconds() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

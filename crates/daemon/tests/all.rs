@@ -1,0 +1,36 @@
+//! The tests of the program, as users run it.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say what they skip")]
+
+mod docs;
+mod fetch;
+#[path = "../../cli/tests/follow.rs"]
+mod follow;
+mod useful;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_lastmeterd");
+
+/// Runs `lastmeterd plugin` in a folder.
+fn plugin(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).arg("plugin").args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// Both outputs of a command that ended with this status.
+fn said(output: &Output, status: i32) -> String {
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    said.into_owned()
+}
+
+/// Whether a program can be run; if not, the test says that it skips.
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        println!("SKIP: no {program}");
+    }
+    found
+}

@@ -1,0 +1,8 @@
+//! The tests of the crate as its users see it.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say what they measured")]
+
+mod adversarial;
+mod capacity;
+mod expressions;
+mod fuzz;

@@ -1,0 +1,26 @@
+//! The fuzz targets of this crate on their corpus and on mutations of it; `fuzz/` runs for longer.
+
+use lastmeter_base::Stream;
+use lastmeter_plugin::fuzz::TARGETS;
+use lastmeter_wire::fuzz::mutate;
+use std::path::Path;
+
+/// Mutations of each.
+const COUNT: usize = 2000;
+
+#[test]
+fn no_target_fails_on_mutations_of_its_corpus() {
+    for target in TARGETS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+        let files = std::fs::read_dir(folder.join(target.name)).unwrap();
+        let corpus: Vec<Vec<u8>> =
+            files.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
+        assert!(!corpus.is_empty(), "{} has no corpus", target.name);
+        corpus.iter().for_each(|member| (target.run)(member));
+        let (mut random, mut input) = (Stream::new(0, target.name), Vec::new());
+        for _ in 0..COUNT {
+            mutate(&mut random, &corpus, &mut input);
+            (target.run)(&input);
+        }
+    }
+}
