@@ -32,7 +32,7 @@ setup-test:
 	./scripts/setup test
 
 build: setup
-	$(CARGO) build --release --locked --workspace
+	$(CARGO) build --release --locked --package lastmeter
 
 bench: build
 	target/release/lastmeter bench
