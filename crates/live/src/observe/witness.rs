@@ -171,7 +171,7 @@ fn network(w: &mut Witnesses, group: &[&Connection]) {
     w.out_over_in = out / back.max(1.0);
     let Some(main) = group.iter().max_by_key(|c| c.bytes()) else { return };
     let pacing = main.last.pacing_max;
-    w.pacing_max = pacing.is_finite().then_some(pacing * group.len() as f64);
+    w.pacing_max = (pacing > 0.0).then_some(pacing * group.len() as f64);
     w.window = main.send_window.1;
     w.window_constant = f64::from(main.send_window.0) / f64::from(main.send_window.1.max(1));
     w.send_buffer = main.send_buffer;
