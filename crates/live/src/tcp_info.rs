@@ -49,6 +49,14 @@ pub struct TcpInfo {
     pub data_segments_out: u32,
     /// Segments with data received.
     pub data_segments_in: u32,
+    /// The pacing rate that the program allows at most, bits per second; 0 if it set none.
+    pub pacing_max: f64,
+    /// Segments that the peer reported as received twice: they were retransmitted for nothing.
+    pub spurious: u32,
+    /// The receiver's own estimate of the round trip.
+    pub receive_rtt: f64,
+    /// The window that this end advertises, in bytes.
+    pub receive_window: u32,
 }
 
 impl TcpInfo {
@@ -97,6 +105,13 @@ impl TcpInfo {
             receiver_window_limited: microseconds(long(176)),
             send_buffer_limited: microseconds(long(184)),
             send_window: word(228),
+            pacing_max: match long(112) {
+                0 | u64::MAX => 0.0,
+                bytes => bytes as f64 * 8.0,
+            },
+            spurious: word(216),
+            receive_rtt: microseconds(word(92).into()),
+            receive_window: word(232),
         }
     }
 }
@@ -112,6 +127,14 @@ mod tests {
         let info = TcpInfo::parse(&bytes);
         assert!((info.rtt - 0.0015).abs() < 1e-12);
         assert_eq!(info.busy, 0.0);
+    }
+
+    #[test]
+    fn a_sample_without_a_pacing_cap_passes_between_processes() {
+        let info = TcpInfo::parse(&[0xff; 280]);
+        assert_eq!(info.pacing_max, 0.0);
+        let json = serde_json::to_string(&info).unwrap();
+        assert_eq!(serde_json::from_str::<TcpInfo>(&json).unwrap(), info);
     }
 
     #[test]

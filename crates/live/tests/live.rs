@@ -227,27 +227,31 @@ fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::obs
     command.env(PROGRAM, format!("{program} {port} {pause}"));
     let observation = lastmeter_live::observe::run(&mut command).unwrap();
     peer.join().unwrap();
-    let words = observation.limited.as_ref().map_or("no connection", |v| v.words.as_str());
-    println!("  cost {:.4}, {} looks: {words}", observation.cost, observation.looks);
+    println!(
+        "  cost {:.4}, {} looks: {:?}",
+        observation.cost, observation.looks, observation.witnesses
+    );
     in_time!(observation.cost < 0.03, "observing cost {:.3} of a CPU", observation.cost);
     observation
 }
 
 fn observed_sender_pauses() {
-    let observation = observe("send", 2000, 0);
-    is(observation.limited.unwrap().by, Limit::SenderApplication);
-    let share = observation.fractions.sender_application;
-    in_time!(share > 0.7, "limited by the application only {share} of the time");
+    let witnesses = observe("send", 2000, 0).witnesses.unwrap();
+    assert!(witnesses.sends);
+    in_time!(witnesses.timer > 0.7, "asleep only {} of the time", witnesses.timer);
 }
 
 fn observed_peer_sleeps() {
-    let observation = observe("send", 0, 2000);
-    is(observation.limited.unwrap().by, Limit::ReceiverWindow);
+    let witnesses = observe("send", 0, 2000).witnesses.unwrap();
+    in_time!(witnesses.window_limited > 0.5, "window {}", witnesses.window_limited);
+    in_time!(witnesses.send > 0.5, "asleep in send {} of the time", witnesses.send);
 }
 
 fn observed_receiver_sleeps() {
-    let observation = observe("receive", 2000, 0);
-    is(observation.limited.unwrap().by, Limit::ReceiverApplication);
+    let witnesses = observe("receive", 2000, 0).witnesses.unwrap();
+    assert!(!witnesses.sends);
+    in_time!(witnesses.timer > 0.7, "asleep only {} of the time", witnesses.timer);
+    in_time!(witnesses.queue_full > 0.5, "full only {} of the looks", witnesses.queue_full);
 }
 
 /// A killed program's helpers end with it, and so do their namespaces and interfaces.

@@ -12,11 +12,8 @@ const LIKELY: f64 = 0.2;
 
 /// A verdict on a transfer of our own.
 pub fn of(m: &Measurement) -> Verdict {
-    judged(&limit::of(m), |limit| resource(limit, m.setting.placement))
-}
-
-/// A verdict in which `name` gives the resource of each limit.
-pub(super) fn judged(limited: &Limited, name: impl Fn(Limit) -> Option<&'static str>) -> Verdict {
+    let limited: Limited = limit::of(m);
+    let name = |limit| resource(limit, m.setting.placement);
     let named = name(limited.by);
     let confidence = match limited.by {
         Limit::Undecided => Confidence::Undecided,

@@ -8,6 +8,8 @@
 //! | `own`       | a transfer of our own and its stages          | a ledger                        |
 //! | `model`     | the prediction of the same transfer           | a ledger to compare it with     |
 //! | `observed`  | an observation of another program             | a ledger                        |
+//! | `cause`     | what was read of a connection                 | its cause, by tests             |
+//! | `truth`     | bottlenecks made on purpose                   | a score of the verdicts         |
 //! | `judgement` | what limited a transfer                       | the ledger's verdict            |
 //! | `change`    | one change, by name (`mtu=4000`)              | another setting or another host |
 //! | `what_if`   | changes                                       | ranked predictions              |
@@ -18,6 +20,7 @@
 //! | `host`      | a calibration                                 | a table, beside older hosts     |
 
 pub mod beside;
+pub mod cause;
 pub mod change;
 pub mod explain;
 pub mod host;
@@ -27,6 +30,7 @@ pub mod observed;
 pub mod own;
 pub mod ranking;
 pub mod reach;
+pub mod truth;
 pub mod what_if;
 
 /// A setting in words, for titles: what differs from the default.

@@ -2,23 +2,25 @@
 //!
 //! The path is the connection that moved most data, as seen by this end. A resource here is
 //! a possible limit, busy for the fraction of time in which it limited; these may overlap, since
-//! a program can saturate its CPU while its window is closed.
+//! a program can saturate its CPU while its window is closed. The verdict is [`cause::judge`]'s.
 
-use super::judgement;
+use super::cause::{self, Cause};
 use lastmeter_ledger::{
     Confidence, Count, Latency, Ledger, Path, Provenance, Resource, Source, Stage, Times, Totals,
     Verdict,
 };
-use lastmeter_live::limit::Limit;
-use lastmeter_live::observe::{Observation, Observed};
+use lastmeter_live::observe::{Observation, Observed, Witnesses};
 
 const CPU: &str = "CPU";
-const SENDER: &str = "sending application";
-const RECEIVER: &str = "receiving application";
+const SLEEP: &str = "the program's own sleep";
+const DISK: &str = "disk";
+const PIPE: &str = "pipe";
 const BUFFER: &str = "send buffer";
 const NETWORK: &str = "network";
 const WINDOW: &str = "receiver's window";
 
+/// Seconds between two looks: a connection that was seen once is taken to have lasted that long.
+const SEEN_MIN: f64 = 0.02;
 /// Connections below this fraction of the busiest one's bytes are not shown.
 const WEIGHTY: u64 = 100;
 
@@ -45,7 +47,7 @@ fn weighty(seen: &Observation) -> impl Iterator<Item = &Observed> {
 }
 
 fn verdict(seen: &Observation) -> Verdict {
-    let Some(limited) = &seen.limited else {
+    let Some(witnesses) = &seen.witnesses else {
         return Verdict {
             resource: None,
             utilisation: None,
@@ -54,15 +56,38 @@ fn verdict(seen: &Observation) -> Verdict {
             words: "No TCP connection of the command was seen, so there is no verdict.".to_owned(),
         };
     };
-    judgement::judged(limited, |limit| match limit {
-        Limit::SenderApplication => Some(SENDER),
-        Limit::ReceiverApplication => Some(RECEIVER),
-        Limit::SendBuffer => Some(BUFFER),
-        Limit::Network(_) => Some(NETWORK),
-        Limit::ReceiverWindow => Some(WINDOW),
-        Limit::SenderCpu | Limit::ReceiverCpu | Limit::SharedCpu => Some(CPU),
-        _ => None,
-    })
+    let finding = cause::judge(witnesses);
+    let named = finding.cause.and_then(|cause| resource(cause, witnesses.sends));
+    Verdict {
+        resource: named.map(str::to_owned),
+        utilisation: named.map(|_| finding.share),
+        confidence: finding.confidence,
+        runner_up: finding
+            .next
+            .and_then(|cause| resource(cause, witnesses.sends))
+            .filter(|next| Some(*next) != named)
+            .map(str::to_owned),
+        words: finding.words,
+    }
+}
+
+/// The row of the resources that stands for a cause; waiting for a reply is no resource.
+fn resource(cause: Cause, sends: bool) -> Option<&'static str> {
+    match cause {
+        Cause::SenderSleeps | Cause::ReceiverSleeps => Some(SLEEP),
+        Cause::SenderDisk | Cause::ReceiverDisk => Some(DISK),
+        Cause::SenderPipe | Cause::ReceiverPipe => Some(PIPE),
+        Cause::SenderComputes
+        | Cause::SenderCpu
+        | Cause::ReceiverComputes
+        | Cause::ReceiverCpu
+        | Cause::SharedCpu
+        | Cause::Throttled => Some(CPU),
+        Cause::SendBuffer => Some(BUFFER),
+        Cause::ReceiverSlow | Cause::ReceiveBuffer => sends.then_some(WINDOW),
+        Cause::LinkRate | Cause::Loss | Cause::CongestionWindow => Some(NETWORK),
+        Cause::PacingCap | Cause::RoundTrips | Cause::Nagle => None,
+    }
 }
 
 /// Whether the program sends on this connection more than it receives.
@@ -89,37 +114,37 @@ fn path(one: &Observed) -> Path {
         (true, repeated) => format!("sends, {repeated} segments retransmitted"),
         (false, _) => "receives".to_owned(),
     };
-    let goodput = bytes as f64 * 8.0 / one.seen.max(f64::MIN_POSITIVE);
+    // One that was seen once lasted less than the time between two looks, but nobody knows how much.
+    let goodput = bytes as f64 * 8.0 / one.seen.max(SEEN_MIN);
     let latency = Some(Latency { mean: one.rtt, ..Latency::default() });
     Path::new(name, class, vec![stage], Totals { latency, ..Totals::new(delivered, goodput) })
 }
 
 fn resources(seen: &Observation) -> Vec<Resource> {
-    let f = &seen.fractions;
+    let Some(w) = &seen.witnesses else { return Vec::new() };
+    let Witnesses { sends, run, wait, .. } = *w;
     let all = [
-        (SENDER, "application", f.sender_application),
-        (BUFFER, "buffer", f.send_buffer),
-        (NETWORK, "network", f.network),
-        (WINDOW, "buffer", f.receiver_window),
-        (RECEIVER, "application", f.receiver_application),
+        (SLEEP, "application", w.timer, true),
+        (DISK, "application", w.disk, true),
+        (PIPE, "application", w.pipe, true),
+        // Only the sender's kernel counts these.
+        (BUFFER, "buffer", w.send.min(w.send_full.max(w.buffer_limited)), sends),
+        (NETWORK, "network", w.congestion_filled.min(w.busy), sends),
+        (WINDOW, "buffer", w.window_limited, sends),
     ];
-    let known = seen.connections.first();
-    let hidden = |name: &str| known.is_some_and(|one| !sends(one)) && name != RECEIVER;
-    // Only the sender's kernel counts these.
     let mut rows: Vec<Resource> = all
         .into_iter()
-        .filter(|(name, ..)| known.is_some() && !hidden(name))
-        .map(|(name, kind, share)| Resource::new(name, kind, share.clamp(0.0, 1.0), None))
+        .filter(|(.., known)| *known)
+        .map(|(name, kind, share, _)| Resource::new(name, kind, share.clamp(0.0, 1.0), None))
         .collect();
-    let run = seen.run.clamp(0.0, 1.0);
-    rows.push(Resource::new(CPU, "cpu", run, Some(seen.wait.clamp(0.0, 1.0 - run))));
+    rows.push(Resource::new(CPU, "cpu", run, Some(wait)));
     rows
 }
 
 fn notes(seen: &Observation) -> Vec<String> {
     let mut notes = vec![
-        "Each resource's use is the fraction of time in which it limited the connection that moved \
-         most data; fractions may overlap."
+        "Each resource's use is the fraction of time in which it may have limited the connections to \
+         the host with most data; fractions may overlap."
             .to_owned(),
         format!(
             "Observed from outside in {} samples, taking {:.2} % of a CPU; {} processes, {:.2} s \
@@ -135,6 +160,10 @@ fn notes(seen: &Observation) -> Vec<String> {
     let hidden = seen.connections.len() - weighty(seen).count();
     if hidden > 0 {
         notes.push(format!("{hidden} connections that moved hardly any data are left out."));
+    }
+    if let Some(w) = &seen.witnesses {
+        let words = "of the time of the thread that moves the data is not attributed";
+        notes.push(format!("{:.0} % {words}.", w.not_attributed * 100.0));
     }
     if seen.connections.first().is_some_and(|one| !sends(one)) {
         let words = "The program receives: what limits the other end only the other end's kernel \

@@ -6,11 +6,13 @@ mod options;
 mod own;
 mod program;
 mod steps;
+mod truth;
 mod validate;
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_base::{Bytes, Rate};
 use lastmeter_why::change;
+use lastmeter_why::truth::SEVERITIES;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -40,6 +42,16 @@ pub(crate) struct Arguments {
     /// Predict and measure ten settings, and report how accurate the predictions are
     #[arg(long, conflicts_with = "what_if")]
     validate: bool,
+    /// Make bottlenecks on purpose, explain each from both sides, and score the verdicts
+    #[arg(long, conflicts_with_all = ["what_if", "apply", "explain", "validate", "host", "adapter"])]
+    truth: bool,
+    /// Only this bottleneck
+    #[arg(long, value_name = "NAME", requires = "truth")]
+    case: Option<String>,
+    /// Only this severity, 1 to 3
+    #[arg(long, value_name = "N", requires = "truth",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(SEVERITIES)))]
+    severity: Option<u32>,
     /// Model a historic host instead: a profile in profiles/hosts
     #[arg(long, value_name = "PROFILE", requires = "adapter", conflicts_with_all = MODELLED)]
     host: Option<String>,
@@ -65,7 +77,7 @@ pub(crate) struct Arguments {
 }
 
 /// Options that conflict with a command.
-const ALONE: [&str; 5] = ["what_if", "apply", "explain", "validate", "host"];
+const ALONE: [&str; 6] = ["what_if", "apply", "explain", "validate", "host", "truth"];
 /// Options that conflict with a modelled host.
 const MODELLED: [&str; 4] = ["what_if", "apply", "explain", "validate"];
 
@@ -76,6 +88,7 @@ Examples:
   lastmeter why --what-if mtu=9000 --apply        predict one change, apply it, measure
   lastmeter why --explain 'copy out'              how that figure came about
   lastmeter why --validate                        how far the predictions hold
+  lastmeter why --truth                           how often the verdicts are right
   lastmeter why --host hp9000-730 --adapter afterburner --beside this
   lastmeter why --reach '1 Gbit/s' --adapter afterburner+jetstream
                                                   the first host that carries this rate
@@ -105,6 +118,9 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
         return Err(Complaint(format!("{wrong}: {right}")));
     }
     match arguments.command.as_slice() {
+        [] if arguments.truth => {
+            truth::truth(common, arguments.case.as_deref(), arguments.severity)
+        }
         [] if arguments.validate => validate::validate(common),
         [] => own::explain(common, arguments),
         command => program::observe(common, command, arguments.out.as_deref()),

@@ -1,16 +1,21 @@
 //! The kernel's socket diagnostics: every TCP connection of this network namespace with its
 //! `TCP_INFO`. Formats: `linux/inet_diag.h`, sock_diag(7).
 
-use crate::error::Result;
+use crate::error::{Doing, Result};
 use crate::netlink::{Message, Netlink, attributes};
 use crate::tcp_info::TcpInfo;
 use rustix::net::netlink as protocols;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// `INET_DIAG_INFO`, as an attribute and as a bit of the request.
 const INFO: u16 = 2;
 const INFO_BIT: u8 = 1 << (INFO - 1);
+/// `INET_DIAG_SKMEMINFO`: memory that the socket uses, and its limits.
+const MEMORY: u16 = 7;
+const MEMORY_BIT: u8 = 1 << (MEMORY - 1);
 /// Every state except LISTEN, TIME_WAIT and CLOSE: connections that carry or just carried data.
 const STATES: u32 = 0xfff & !((1 << 10) | (1 << 6) | (1 << 7));
 /// Bytes of `struct inet_diag_msg`.
@@ -25,6 +30,30 @@ pub(super) struct Connection {
     /// Bytes received that the application has not read.
     pub(super) receive_queue: u32,
     pub(super) tcp: TcpInfo,
+    pub(super) memory: Memory,
+}
+
+/// `SK_MEMINFO`, in bytes of memory, which is more than the payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Memory {
+    /// Received and not read.
+    pub(super) receive: u32,
+    /// `SO_RCVBUF`, or what the kernel made of it.
+    pub(super) receive_max: u32,
+    /// To be sent or not acknowledged.
+    pub(super) send: u32,
+    /// `SO_SNDBUF`, or what the kernel made of it.
+    pub(super) send_max: u32,
+}
+
+impl Memory {
+    fn parse(bytes: &[u8]) -> Memory {
+        let word = |index: usize| {
+            let at = bytes.get(4 * index..).and_then(|b| b.first_chunk::<4>());
+            at.map_or(0, |b| u32::from_ne_bytes(*b))
+        };
+        Memory { receive: word(0), receive_max: word(1), send: word(5), send_max: word(3) }
+    }
 }
 
 /// The diagnostics socket.
@@ -35,13 +64,26 @@ impl Diagnostics {
         Netlink::open(Some(protocols::SOCK_DIAG)).map(Diagnostics)
     }
 
+    /// Those of the network namespace in which process `pid` is. A socket stays in the namespace in
+    /// which it was opened, so a thread enters it, opens the socket, and ends.
+    pub(super) fn open_in(pid: u32) -> Result<Diagnostics> {
+        let path = format!("/proc/{pid}/ns/net");
+        let file = std::fs::File::open(&path).doing(|| format!("opening {path}"))?;
+        let entered = std::thread::spawn(move || {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+                .doing("entering the program's network namespace")?;
+            Diagnostics::open()
+        });
+        entered.join().expect("it does not panic")
+    }
+
     /// Hands every TCP connection to `each`.
     pub(super) fn look(&mut self, mut each: impl FnMut(Connection)) -> Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
             let mut request = [0u8; 56];
             request[0] = family as u8;
             request[1] = libc::IPPROTO_TCP as u8;
-            request[2] = INFO_BIT;
+            request[2] = INFO_BIT | MEMORY_BIT;
             request[4..8].copy_from_slice(&STATES.to_ne_bytes());
             let message = Message::new(SOCK_DIAG_BY_FAMILY, 0).fixed(&request);
             self.0.dump(message, "listing TCP connections", |answer| {
@@ -69,11 +111,11 @@ fn parse(answer: &[u8]) -> Option<Connection> {
             Ipv6Addr::from(bytes).into()
         }
     };
-    let mut tcp = None;
-    attributes(&answer[ANSWER..], |kind, value| {
-        if kind == INFO {
-            tcp = Some(TcpInfo::parse(value));
-        }
+    let (mut tcp, mut memory) = (None, Memory::default());
+    attributes(&answer[ANSWER..], |kind, value| match kind {
+        INFO => tcp = Some(TcpInfo::parse(value)),
+        MEMORY => memory = Memory::parse(value),
+        _ => {}
     });
     Some(Connection {
         inode: word(68),
@@ -81,6 +123,7 @@ fn parse(answer: &[u8]) -> Option<Connection> {
         remote: SocketAddr::new(address(24), port(6)),
         receive_queue: word(56),
         tcp: tcp?,
+        memory,
     })
 }
 

@@ -1,0 +1,145 @@
+//! What is kept of each connection and each thread from look to look.
+
+use super::Observed;
+use super::diag::Connection as Seen;
+use super::processes::{State, ThreadLook};
+use crate::tcp_info::TcpInfo;
+use std::net::IpAddr;
+
+/// A receive queue is full from this share of its buffer: the kernel closes the window before the rest.
+const FULL: f64 = 0.5;
+/// A window is filled from this share of it: the last segment may not fit.
+const FILLED: f64 = 0.9;
+
+/// Counts of looks at a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Looks {
+    pub(super) all: u32,
+    pub(super) unread: u32,
+    pub(super) queue_full: u32,
+    pub(super) send_full: u32,
+    pub(super) window_filled: u32,
+    pub(super) window_closed: u32,
+    pub(super) congestion_filled: u32,
+    pub(super) tail_held: u32,
+    pub(super) not_sent: u32,
+    pub(super) application_limited: u32,
+}
+
+/// A connection while it is followed.
+pub(super) struct Connection {
+    local: String,
+    pub(super) remote: IpAddr,
+    remote_words: String,
+    pub(super) pid: u32,
+    pub(super) first_at: f64,
+    pub(super) last_at: f64,
+    pub(super) first: TcpInfo,
+    pub(super) last: TcpInfo,
+    pub(super) looks: Looks,
+    pub(super) rtt_sum: f64,
+    pub(super) send_buffer: u32,
+    pub(super) receive_buffer: (u32, u32),
+    pub(super) send_window: (u32, u32),
+    pub(super) receive_window: (u32, u32),
+}
+
+fn widen((low, high): (u32, u32), value: u32) -> (u32, u32) {
+    (low.min(value), high.max(value))
+}
+
+impl Connection {
+    pub(super) fn new(seen: &Seen, pid: u32, at: f64) -> Connection {
+        let tcp = seen.tcp;
+        Connection {
+            local: seen.local.to_string(),
+            remote: seen.remote.ip(),
+            remote_words: seen.remote.to_string(),
+            pid,
+            first_at: at,
+            last_at: at,
+            first: tcp,
+            last: tcp,
+            looks: Looks::default(),
+            rtt_sum: 0.0,
+            send_buffer: 0,
+            receive_buffer: (seen.memory.receive_max, seen.memory.receive_max),
+            send_window: (tcp.send_window, tcp.send_window),
+            receive_window: (tcp.receive_window, tcp.receive_window),
+        }
+    }
+
+    pub(super) fn note(&mut self, seen: &Seen, at: f64) {
+        let (tcp, memory) = (seen.tcp, seen.memory);
+        let in_flight = f64::from(tcp.unacked) * f64::from(tcp.segment);
+        let share = |part: u32, whole: u32| f64::from(part) / f64::from(whole.max(1));
+        let looks = &mut self.looks;
+        let count = |which: &mut u32, is: bool| *which += u32::from(is);
+        count(&mut looks.all, true);
+        count(&mut looks.unread, seen.receive_queue > 0);
+        count(&mut looks.queue_full, share(memory.receive, memory.receive_max) >= FULL);
+        // The kernel wakes a writer when a third of the buffer is free.
+        count(&mut looks.send_full, share(memory.send, memory.send_max) >= 2.0 / 3.0);
+        let window = f64::from(tcp.send_window);
+        let room = window - in_flight;
+        let filled = tcp.unacked > 0 && (in_flight >= FILLED * window || room < tcp.segment.into());
+        count(&mut looks.window_filled, filled);
+        count(&mut looks.window_closed, tcp.send_window < 2 * tcp.segment);
+        let congested = f64::from(tcp.unacked) >= FILLED * f64::from(tcp.congestion_window);
+        count(&mut looks.congestion_filled, tcp.unacked > 0 && congested);
+        let tail = tcp.not_sent > 0 && tcp.not_sent < tcp.segment && tcp.unacked > 0;
+        count(&mut looks.tail_held, tail && room > tcp.segment.into() && !congested);
+        count(&mut looks.not_sent, tcp.not_sent >= tcp.segment.max(1));
+        count(&mut looks.application_limited, tcp.application_limited);
+        self.last_at = at;
+        self.last = tcp;
+        self.rtt_sum += tcp.rtt;
+        self.send_buffer = memory.send_max;
+        self.receive_buffer = widen(self.receive_buffer, memory.receive_max);
+        self.send_window = widen(self.send_window, tcp.send_window);
+        self.receive_window = widen(self.receive_window, tcp.receive_window);
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.last.bytes_acked.saturating_add(self.last.bytes_received)
+    }
+
+    pub(super) fn observed(&self) -> Observed {
+        Observed {
+            local: self.local.clone(),
+            remote: self.remote_words.clone(),
+            seen: self.last_at - self.first_at,
+            sent: self.last.bytes_acked,
+            received: self.last.bytes_received,
+            rtt: self.rtt_sum / f64::from(self.looks.all.max(1)),
+            first: self.first,
+            last: self.last,
+        }
+    }
+}
+
+/// A thread while it is followed.
+pub(super) struct Thread {
+    pub(super) first: ThreadLook,
+    pub(super) last: ThreadLook,
+    pub(super) all: u32,
+    /// Looks by [`State`].
+    states: [u32; 8],
+}
+
+impl Thread {
+    pub(super) fn new(look: ThreadLook) -> Thread {
+        Thread { first: look, last: look, all: 0, states: [0; 8] }
+    }
+
+    pub(super) fn note(&mut self, look: ThreadLook) {
+        self.last = look;
+        self.all += 1;
+        self.states[look.state as usize] += 1;
+    }
+
+    /// Looks at which it was in `state`.
+    pub(super) fn count(&self, state: State) -> u32 {
+        self.states[state as usize]
+    }
+}
