@@ -25,7 +25,7 @@ pub(crate) fn check(threads: Option<usize>) -> Result<(), Complaint> {
     let most = PER_CORE_MAX * thread::available_parallelism().map_or(1, usize::from);
     match threads {
         Some(threads) if threads == 0 || threads > most => Err(Complaint(format!(
-            "--threads {threads}: write a number from 1 to {most}, which is {PER_CORE_MAX} for each core"
+            "--threads {threads}: write a number from 1 to {most}, {PER_CORE_MAX} for each core"
         ))),
         _ => Ok(()),
     }

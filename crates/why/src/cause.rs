@@ -336,7 +336,8 @@ const ROWS: &[Row] = &[
         words: |w| {
             let (size, trip) = (w.receive_window / 1024, ms(w.receive_rtt));
             format!(
-                "The receive buffer is too small for a round trip of {trip}: the window is {size} KiB"
+                "The receive buffer is too small for a round trip of {trip}: the window is {size} \
+                 KiB"
             )
         },
         knob: |w| format!("Ask for SO_RCVBUF of {}: up to twice the rate", twice(w.receive_buffer)),

@@ -143,8 +143,8 @@ fn resources(seen: &Observation) -> Vec<Resource> {
 
 fn notes(seen: &Observation) -> Vec<String> {
     let mut notes = vec![
-        "Each resource's use is the fraction of time in which it may have limited the connections to \
-         the host with most data; fractions may overlap."
+        "Each resource's use is the fraction of time in which it may have limited the connections \
+         to the host with most data; fractions may overlap."
             .to_owned(),
         format!(
             "Observed from outside in {} samples, taking {:.2} % of a CPU; {} processes, {:.2} s \

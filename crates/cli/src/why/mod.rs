@@ -43,7 +43,10 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "what_if")]
     validate: bool,
     /// Make bottlenecks on purpose, explain each from both sides, and score the verdicts
-    #[arg(long, conflicts_with_all = ["what_if", "apply", "explain", "validate", "host", "adapter"])]
+    #[arg(
+        long,
+        conflicts_with_all = ["what_if", "apply", "explain", "validate", "host", "adapter"]
+    )]
     truth: bool,
     /// Only this bottleneck
     #[arg(long, value_name = "NAME", requires = "truth")]

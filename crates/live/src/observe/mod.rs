@@ -36,7 +36,7 @@ const EVERY: f64 = 0.02;
 /// The longest pause, where a sample takes long.
 const EVERY_MAX: f64 = 0.5;
 /// The share of one CPU that sampling may take.
-const COST_MAX: f64 = 0.02;
+const COST_MAX: f64 = 0.005;
 /// Samples between two searches for new processes and sockets, which cost more than a sample.
 const SEARCH_EVERY: u32 = 8;
 /// The most connections reported, those with most data first.

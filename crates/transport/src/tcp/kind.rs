@@ -52,11 +52,11 @@ source in <-- acknowledgements <-- sink",
         Param::or("growth-max", SEGMENTS, "2")
             .is("segments added per acknowledgement in slow start (RFC 3465)"),
         Param::or("counts", ParamKind::Choice(&["bytes", "acknowledgements"]), "bytes")
-            .is("what makes the window grow: bytes acknowledged, as in Linux, or acknowledgements (RFC 5681)"),
+            .is("what the window grows by: bytes, as in Linux, or acknowledgements (RFC 5681)"),
         Param::or("halves", ParamKind::Choice(&["window", "flight"]), "window")
-            .is("what a loss halves: the window, as in Linux and BSD, or the data in flight (RFC 5681)"),
+            .is("what a loss halves: the window, as in Linux and BSD, or what is in flight"),
         Param::or("hystart", ParamKind::Flag, "false")
-            .is("the first slow start ends when round-trip times rise (RFC 9406); needs timestamps"),
+            .is("slow start ends when round-trip times rise (RFC 9406); needs timestamps"),
         Param::or("acknowledge-every", ParamKind::Integer { min: 1, max: 255 }, "2")
             .is("full segments per acknowledgement (RFC 1122)"),
         Param::or("acknowledge-within", ParamKind::Time, "40 ms")
