@@ -131,6 +131,7 @@ test!(HAS_DATA, "data was under way", |w| Some(w.busy >= MOST));
 test!(WINDOW, "the receiver's window was the limit", |w| Some(w.window_limited >= SOME));
 test!(CLOSED, "that window fell to nothing", |w| Some(w.window_closed >= 0.1));
 test!(OPEN, "that window stayed open", |w| Some(w.window_closed < 0.1));
+test!(STEADY, "that window never fell to half", |w| Some(w.window_constant >= 0.5));
 test!(SEND_FULL, "the send buffer was full", |w| {
     Some(w.send_full >= MOST || w.buffer_limited >= SOME)
 });
@@ -313,7 +314,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         cause: Cause::ReceiveBuffer,
-        needs: &[SENDS, WINDOW, OPEN],
+        needs: &[SENDS, WINDOW, OPEN, STEADY],
         refuted_by: &[TIMER],
         share: |w| w.window_limited,
         words: |w| {
@@ -464,6 +465,11 @@ pub fn judge(w: &Witnesses) -> Finding {
              sender's side can tell.",
             percent(w.receive + w.poll)
         )),
+        [] if w.sends && w.window_limited >= SOME => Finding::undecided(
+            "The receiver's window limits and varies: its program reads too slowly or its buffer \
+             is small, which only the receiver's side can tell."
+                .to_owned(),
+        ),
         [] => Finding::undecided("None of the known causes holds for most of the time.".to_owned()),
         [first, second, ..] => Finding::undecided(format!(
             "Two causes remain. {}. {}.",
@@ -626,6 +632,10 @@ mod tests {
         let w = Witnesses { window_limited: 0.9, ..BLOCKED };
         assert_eq!(cause(Witnesses { window_closed: 0.8, ..w }), Some(Cause::ReceiverSlow));
         assert_eq!(cause(w), Some(Cause::ReceiveBuffer));
+        // A window that neither closes nor keeps its size may be either.
+        let varies = judge(&Witnesses { window_constant: 0.3, ..w });
+        assert_eq!((varies.cause, varies.confidence), (None, Confidence::Undecided));
+        assert!(varies.words.contains("only the receiver's side"), "{}", varies.words);
     }
 
     #[test]
