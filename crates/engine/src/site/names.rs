@@ -158,6 +158,12 @@ impl Names {
         (numerator, denominator.max(1))
     }
 
+    /// The changed rate of a resource, which need not be declared yet.
+    pub fn rate(&self, resource: &str, rate: Rate) -> Rate {
+        let (numerator, denominator) = self.changes.speed.get(resource).copied().unwrap_or((1, 1));
+        rate.scale_floor(numerator, denominator)
+    }
+
     /// The names of all resources.
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.resources.iter().map(String::as_str)

@@ -99,6 +99,8 @@ impl Builder<'_, '_> {
         let hop = &self.network.hops[hop];
         let values = self.link_values(hop);
         let Some(rate) = values.given::<Rate>("rate") else { return Ok(None) };
+        // As it will be built: a what-if admits channels anew.
+        let rate = self.names.rate(&hop.name, rate);
         let refused = |queue: &str| {
             let found = format!("`{}` has a {queue} queue, which guarantees no delay", hop.name);
             let right = "write queue = { edd = {} } there, or promised = false here";

@@ -261,31 +261,20 @@ fn together(pairs: Vec<[Totals; 2]>) -> Option<[Totals; 2]> {
 
 #[test]
 fn a_wire_twice_as_fast_is_a_link_of_twice_the_rate() {
-    hold(
-        "faster wires",
-        38,
-        &[(
-            Reason::Other(
-                "channels are admitted at the rates in the file, and not again by a what-if",
-            ),
-            &["channels"],
-        )],
-        |subject| {
-            let network = Network::new(&subject.experiment);
-            let links = subject.experiment.links.iter().enumerate();
-            let rates =
-                links.filter_map(|(at, link)| Some((at, link.values.given::<Rate>("rate")?)));
-            let pairs = rates.map(|(at, rate)| {
-                let of_link =
-                    |name: &str| network.hops.iter().any(|hop| hop.link == at && hop.name == name);
-                faster(subject, of_link, |experiment| {
-                    let double = Value::Rate(rate.scale_floor(2, 1));
-                    experiment.links[at].values.insert("rate", double);
-                })
-            });
-            together(pairs.collect())
-        },
-    );
+    hold("faster wires", 38, &[], |subject| {
+        let network = Network::new(&subject.experiment);
+        let links = subject.experiment.links.iter().enumerate();
+        let rates = links.filter_map(|(at, link)| Some((at, link.values.given::<Rate>("rate")?)));
+        let pairs = rates.map(|(at, rate)| {
+            let of_link =
+                |name: &str| network.hops.iter().any(|hop| hop.link == at && hop.name == name);
+            faster(subject, of_link, |experiment| {
+                let double = Value::Rate(rate.scale_floor(2, 1));
+                experiment.links[at].values.insert("rate", double);
+            })
+        });
+        together(pairs.collect())
+    });
 }
 
 #[test]
