@@ -9,9 +9,9 @@
 use lastmeter_base::{FlowId, Packet, PathId};
 use lastmeter_engine::{Context, Element, PortId};
 
-/// Hands on by path and flow.
+/// Distributes packets by path and flow.
 pub struct Demultiplexer {
-    /// Who waits for each path, by [`PathId`].
+    /// The receivers of each path, by [`PathId`].
     receivers: Vec<Receiver>,
 }
 
@@ -19,12 +19,12 @@ pub struct Demultiplexer {
 struct Receiver {
     /// The default receiver of the path's other flows.
     all: Option<PortId>,
-    /// Who takes each flow, by [`FlowId`].
+    /// The receiver of each flow, by [`FlowId`].
     by_flow: Vec<Option<PortId>>,
 }
 
 impl Demultiplexer {
-    /// A demultiplexer that hands packets of each given path, or of one of its flows, to an output.
+    /// A demultiplexer that sends packets of each given path, or of one of its flows, to an output.
     pub fn new(takes: impl IntoIterator<Item = (PathId, Option<FlowId>, PortId)>) -> Demultiplexer {
         let mut receivers: Vec<Receiver> = Vec::new();
         for (path, flow, port) in takes {

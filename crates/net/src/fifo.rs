@@ -1,21 +1,21 @@
-//! A server whose queue is first in, first out: when each packet's service begins and ends is known
-//! when it arrives.
+//! A first-in, first-out server: when each packet's service begins and ends is known as soon as it
+//! arrives.
 //!
 //! ```text
 //! in 0 --> [ newest | ... | oldest ] --> (resource: time per packet) --> out 0       drops: `full`
 //! ```
 //!
-//! So it needs no timer, and a packet that waits is on its way already, to depart when its service
-//! ends. What it counts is what a [`Server`](crate::server::Server) with a
-//! [`DropTail`](crate::queue::DropTail) queue counts; half of its events are not there.
+//! So it needs no timer, and a waiting packet has already been sent, to depart when its service
+//! ends. It counts the same as a [`Server`](crate::server::Server) with a
+//! [`DropTail`](crate::queue::DropTail) queue, with half of the events.
 
 use crate::server::Service;
 use lastmeter_base::{Bytes, Duration, Packet, Rate, StageId, Time};
 use lastmeter_engine::{Context, Element, Meter, PortId, Report, ResourceId};
 use std::collections::VecDeque;
 
-/// How long a line took for the packet before: most have its length, and a division takes longer than a
-/// look.
+/// The service time of the previous packet: most packets have its length, and a division takes longer
+/// than a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     rate: Rate,
@@ -24,7 +24,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of a line of this rate, before its first packet.
+    /// For a line of this rate, before its first packet.
     pub fn new(rate: Rate) -> Pace {
         Pace { rate, len: Bytes::ZERO, time: Duration::ZERO }
     }
@@ -33,7 +33,7 @@ impl Pace {
     pub fn time_for(&mut self, len: Bytes) -> Duration {
         self.time_at(self.rate, len)
     }
-    /// The same at the rate of another line, which often is the one of the line before.
+    /// The same at the rate of another line, which is often the rate of the last one.
     #[inline]
     pub fn time_at(&mut self, rate: Rate, len: Bytes) -> Duration {
         if self.len != len || self.rate != rate {
@@ -43,13 +43,13 @@ impl Pace {
     }
 }
 
-/// Who is served, who waits, and what the server has done: a line of a cache and a half.
+/// The state of a server and its queue, in one and a half cache lines.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Fifo {
-    /// When the service that is known last ends.
+    /// When the last known service ends.
     free_at: Time,
-    /// When the service of each that waits begins, and its length; oldest first.
+    /// When the service of each waiting packet begins, and its length; oldest first.
     waiting: VecDeque<(Time, Bytes)>,
     bytes: Bytes,
     waiting_most: u64,
@@ -60,7 +60,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Takes note of all services that have begun by now.
+    /// Removes all packets whose service has begun by now.
     #[inline]
     pub(crate) fn settle(&mut self, cx: &Context<'_>) {
         while let Some(&(begins, len)) = self.waiting.front() {
@@ -72,20 +72,20 @@ impl Fifo {
         }
     }
 
-    /// Packets that wait, as of the last time that it was settled; those whose service has begun since
-    /// count too.
+    /// Packets that wait, as of the last update; those whose service has begun since are still
+    /// counted.
     #[inline]
     pub(crate) fn packets(&self) -> u64 {
         self.waiting.len() as u64
     }
-    /// Bytes that they have.
+    /// The bytes of these packets.
     #[inline]
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes
     }
 
-    /// A packet of `len` arrives, and is served as long as `service` says for when it begins; gives
-    /// when it begins and how long it takes.
+    /// A packet of `len` arrives; `service` gives its service time, given when that begins. Returns when
+    /// service begins and how long it takes.
     #[inline]
     pub fn accept(
         &mut self,
@@ -112,7 +112,7 @@ impl Fifo {
         (begins, service)
     }
 
-    /// Whoever is due at this instant goes before a newcomer waits.
+    /// Services that begin at this instant do so before the newcomer has to wait.
     #[inline]
     fn begin_services(&mut self, now: Time) {
         while let Some(&(_, len)) = self.waiting.front().filter(|next| next.0 <= now) {
@@ -120,19 +120,19 @@ impl Fifo {
             self.waiting.pop_front();
         }
         if self.waiting.is_empty() {
-            // From the beginning again: a ring that few wait in stays in few lines of a cache.
+            // Start again at the beginning: a ring with few entries then stays in few cache lines.
             self.waiting.clear();
         }
     }
 
-    /// When the service that is known last ends.
+    /// When the last known service ends.
     #[inline]
     pub fn free_at(&self) -> Time {
         self.free_at
     }
 
-    /// Enters what it has done by the end of a run, for one stage of one resource; gives how many it has
-    /// served.
+    /// Reports its work up to the end of a run, for one stage of one resource; returns the number of
+    /// packets served.
     pub fn enter(&self, out: &mut Report, stage: StageId, resource: ResourceId) -> u64 {
         let waits = self.waiting.iter().filter(|(begins, _)| *begins > out.now());
         let (packets, bytes) =
@@ -145,7 +145,7 @@ impl Fifo {
         out.meter(&Meter::of(resource, out.now(), stage, idle, self.moved - bytes));
         served
     }
-    /// Most packets that waited.
+    /// The greatest number of waiting packets.
     pub fn waiting_most(&self) -> u64 {
         self.waiting_most
     }
@@ -160,14 +160,14 @@ pub struct Line {
     bytes_max: Bytes,
     stage: StageId,
     resource: ResourceId,
-    /// The length that a line served last, and how long; [`NOTHING`] before that, and for other services.
-    /// Most packets have the length of the one before, and a division takes longer than a look.
+    /// The length that a line served last, and its service time; [`NOTHING`] before the first, and for other
+    /// services. Most packets have the length of the previous one, and a division takes longer than a comparison.
     last: (Bytes, Duration),
     service: Service,
     refused: u64,
 }
 
-/// What lines have done together.
+/// The work of several lines together.
 #[derive(Debug, Default)]
 pub struct Served {
     served: u64,
@@ -176,13 +176,13 @@ pub struct Served {
 }
 
 impl Served {
-    /// Enters what another line has done.
+    /// Adds the work of another line.
     pub fn enter(&mut self, out: &mut Report, line: &Line) {
         self.served += line.fifo.enter(out, line.stage, line.resource);
         self.refused += line.refused;
         self.packets_most = self.packets_most.max(line.fifo.waiting_most());
     }
-    /// Gives the counters of all.
+    /// Reports the counters of all.
     pub fn count(&self, out: &mut Report) {
         out.count("served", self.served);
         out.count("refused", self.refused);
@@ -203,18 +203,18 @@ impl Line {
         Line { fifo, service, packets_max, bytes_max, stage, resource, refused, last }
     }
 
-    /// Whether there is no room for a packet of `len` beside those that waited when it looked last.
+    /// Whether there is no room for a packet of `len` beside those that waited at the last update.
     #[inline]
     fn is_full_for(&self, len: Bytes) -> bool {
         self.fifo.packets() >= self.packets_max || self.fifo.bytes() + len > self.bytes_max
     }
 
-    /// A packet comes, and leaves through `output`.
+    /// A packet arrives, and leaves through `output`.
     #[inline]
     pub fn receive(&mut self, cx: &mut Context<'_>, output: PortId, mut packet: Packet) {
         let (now, len) = (cx.now(), packet.len);
         if self.is_full_for(len) {
-            // Unless some are there no longer.
+            // Some of those may have left since.
             self.fifo.settle(cx);
             if self.is_full_for(len) {
                 self.refused += 1;
@@ -233,13 +233,13 @@ impl Line {
     }
 }
 
-/// Serves packets in the order in which they come.
+/// Serves packets in order of arrival.
 #[derive(Debug)]
 pub struct FifoServer(Line);
 
 impl FifoServer {
-    /// A server that has nothing to do yet, before which at most `packets_max` packets of `bytes_max`
-    /// bytes wait. Its time is accounted to `stage` and `resource`.
+    /// An idle server with a queue of at most `packets_max` packets and `bytes_max` bytes. Its time is
+    /// accounted to `stage` and `resource`.
     pub fn new(
         limits: (u64, Bytes),
         service: Service,
@@ -250,10 +250,10 @@ impl FifoServer {
     }
 }
 
-/// No packet is so long.
+/// Longer than any packet.
 const NOTHING: (Bytes, Duration) = (Bytes(u64::MAX), Duration::ZERO);
 
-/// How long a service takes that starts at `begins`; `last` is [`Line::last`].
+/// The time of a service that starts at `begins`; `last` is [`Line::last`].
 #[inline]
 fn time_for(
     service: &Service,
@@ -363,7 +363,7 @@ mod tests {
         let draw = Service::Draw(Draw::Exponential(Duration::from_us(2)));
         for (seed, limits) in [(1, (4, 1 << 20)), (2, (1 << 20, 700)), (3, (0, 0)), (4, (1, 375))] {
             for service in [&line, &draw] {
-                // An end in the middle of services, and one at which others begin.
+                // One run ends in the middle of services, the other where services begin.
                 for end in [Time::from_ps(3_333_333_333), Time::from_ps(1_000_000_000)] {
                     let fifo =
                         run(seed, limits, service, end, |limits, service, stage, resource| {

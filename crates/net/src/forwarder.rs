@@ -1,4 +1,4 @@
-//! A forwarder: sends each packet out of the port that its destination asks for.
+//! A forwarder: sends each packet out of the port towards its destination.
 //!
 //! ```text
 //!             +--> out 0
@@ -47,7 +47,7 @@ pub fn add(site: &mut Site<'_>, name: String) -> Result<(ElementId, Vec<Output>)
     let routes = site.routes.iter();
     let forwarder = Forwarder::to(routes.filter_map(|&(to, by)| Some((to, port(by)?))));
     let element = site.graph.add(name, forwarder)?;
-    // Who nothing leads to is not joined to any output.
+    // A node that no link leads to has no output.
     let output = |neighbour| (element, PortId(port(neighbour).unwrap_or(leads_to.len()) as u16));
     Ok((element, (0..site.neighbours.len()).map(output).collect()))
 }

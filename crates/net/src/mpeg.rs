@@ -5,17 +5,17 @@
 //! ```
 //!
 //! Types differ by a constant ratio, scenes by a process that keeps [`KEPT`] of its value from one group
-//! of pictures to the next, frames by noise. The power p and the constant c are then set so that
-//! mean and deviation are those that are asked for, with all sizes within least and greatest, and
-//! both of these occur.
+//! of pictures to the next, frames by noise. The power p and the constant c are then set to give
+//! the required mean and deviation, with all sizes between least and greatest,
+//! both of which occur.
 //!
-//! Autocorrelation of what comes out, for the six films of Table 6.4 (a test bounds it): 0.84 to 0.88 one
-//! group apart and 0.59 to 0.66 ten groups apart, of which the pattern alone, which repeats for ever, is
-//! the larger part; 0.43 to 0.62 three frames apart and 0 one frame apart. Long-range
+//! Autocorrelation of the result, for the six films of Table 6.4 (a test bounds it): 0.84 to 0.88 one
+//! group apart and 0.59 to 0.66 ten groups apart, most of which is due to the repeating pattern
+//! alone; 0.43 to 0.62 three frames apart and 0 one frame apart. Long-range
 //! dependence, as in the films themselves (Rose, TR 101, Würzburg, 1995), is **not** modelled.
 //!
 //! Source: the four moments, Indiresan 1997, Table 6.4; the pattern and 33 ms, §6.4.3. The ratio of
-//! types, the scenes' share and [`KEPT`] are ours: Table 6.4 does not say them.
+//! types, the scenes' share and [`KEPT`] are ours: Table 6.4 does not state them.
 
 use lastmeter_base::Stream;
 
@@ -34,11 +34,11 @@ pub struct Moments {
 
 /// Frames of a group of pictures.
 pub const GROUP: usize = 12;
-/// Sizes of I, P and B frames beside each other, as logarithms: 5 to 2.2 to 1, before the power.
+/// Ratio of the sizes of I, P and B frames, as logarithms: 5 to 2.2 to 1, before the power.
 const TYPES: [f64; 3] = [1.609, 0.788, 0.0];
 /// Which type each frame of a group has: IBBPBBPBBPBB.
 const PATTERN: [usize; GROUP] = [0, 2, 2, 1, 2, 2, 1, 2, 2, 1, 2, 2];
-/// What scenes keep from one group to the next.
+/// The share of a scene's deviation that carries over from one group to the next.
 pub const KEPT: f64 = 0.9;
 /// Deviation of scenes, and of noise, as logarithms before the power.
 const SCENES: f64 = 0.45;
@@ -46,7 +46,7 @@ const NOISE: f64 = 0.2;
 /// Cells of the histogram by which p and c are found.
 const CELLS: usize = 2048;
 
-/// The sizes of so many frames, in bits; `None` where no sizes within least and greatest have this
+/// The sizes of `count` frames, in bits; `None` if no sizes within least and greatest have this
 /// mean and deviation, or there are fewer than two groups.
 ///
 /// ```
@@ -102,7 +102,7 @@ fn normal(stream: &mut Stream) -> f64 {
     (0..12).map(|_| stream.unit()).sum::<f64>() - 6.0
 }
 
-/// The power and the constant that give mean and deviation.
+/// The power and the constant that give the mean and the deviation.
 fn fit(moments: &Moments, shape: &[f64]) -> Option<(f64, f64)> {
     let low = shape.iter().copied().fold(f64::INFINITY, f64::min);
     let high = shape.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -135,7 +135,7 @@ fn fit(moments: &Moments, shape: &[f64]) -> Option<(f64, f64)> {
     (near(mean, moments.mean) && near(deviation, moments.deviation)).then_some((power, constant))
 }
 
-/// Where `below` turns from true to false.
+/// Where `below` changes from true to false.
 fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..40 {
         let middle = (low + high) / 2.0;

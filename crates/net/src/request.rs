@@ -1,12 +1,12 @@
-//! Requests and responses: sources that wait for what they sent, and what answers them.
+//! Requests and responses: sources that wait for responses, and the responder.
 //!
 //! ```text
 //! client  out 0 --> requests                      responder  in 0 --> requests
 //!         in 0  <-- responses                                out 0 <-- responses
 //! ```
 //!
-//! With a window of one this is request and response. With a large window and small responses it is
-//! a bulk transfer: as fast as the path lets it be, never more than the window on the way.
+//! With a window of one this is request and response; with a large window and small responses, a bulk
+//! transfer: as fast as the path allows, with at most a window in flight.
 
 use crate::sink::Check;
 use crate::source::Flow;
@@ -19,9 +19,9 @@ pub struct Client {
     flow: Flow,
     options: ClientOptions,
     check: Check,
-    /// When each request on the way was sent, by its place in the flow.
+    /// When each request in flight was sent, by its number in the flow.
     waiting: BTreeMap<u64, Time>,
-    /// When each request that the window allows may be sent: after thinking, or at once.
+    /// When each request that the window allows may be sent: after the think time, or at once.
     allowed: VecDeque<Time>,
     sent: u64,
     responses: u64,
@@ -29,17 +29,16 @@ pub struct Client {
     times: Distribution,
 }
 
-/// How a client behaves.
+/// The options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// Length of a request.
     pub size: Bytes,
-    /// Most requests on the way.
+    /// Most requests in flight.
     pub window: u64,
-    /// From a response to the request that it allows.
+    /// From a response to the request that it triggers.
     pub think: Draw,
-    /// A request without response after this long is given up and its place in the window used
-    /// again.
+    /// A request without a response after this long is given up, which frees its place in the window.
     pub timeout: lastmeter_base::Duration,
     /// Not before this.
     pub start: Time,
@@ -94,7 +93,7 @@ impl Client {
     }
 
     fn allow(&mut self, at: Time) {
-        // Think times differ, so a later response may allow an earlier request.
+        // Think times differ, so a later response may trigger an earlier request.
         let place = self.allowed.partition_point(|&other| other <= at);
         self.allowed.insert(place, at);
     }
@@ -142,13 +141,13 @@ impl Element for Client {
 /// Answers every request.
 pub struct Responder {
     check: Check,
-    /// The path and destination of the responses to each path and flow of requests.
+    /// The path and destination of responses, by path and flow of requests.
     answers: BTreeMap<(u32, u32), (Flow, Bytes)>,
     answered: u64,
 }
 
 impl Responder {
-    /// A responder that knows no flows yet; requests of unknown flows are taken and not answered.
+    /// A responder without flows; requests of unknown flows are received and not answered.
     pub fn new() -> Responder {
         Responder { check: Check::default(), answers: BTreeMap::new(), answered: 0 }
     }

@@ -6,11 +6,11 @@
 //! ```
 //!
 //! Models need lengths only, so a cell is a packet of 53 bytes with a real header, and the last cell of a
-//! PDU is the packet itself, with its trailer. The others are made here and end where the PDU is put
-//! together; they carry no bytes of their own in the books, so that goodput stays that of packets.
+//! PDU is the packet itself, with its trailer. The other cells are made here and end where the PDU is
+//! reassembled; they have no bytes of their own in the books, so that goodput stays that of packets.
 //!
-//! A PDU is whole where as many cells came as its length says, all of them its own: what the length and
-//! the check of AAL5 find out. A last cell that was lost joins two PDUs, and both are lost then.
+//! A PDU is complete if as many cells arrived as its length says, all of them its own, which is what AAL5's length
+//! and CRC establish. Losing a last cell merges two PDUs, and both are lost.
 //!
 //! Source: ITU-T I.363.5 (08/96) §9.2; RFC 2684 (eight bytes of LLC and SNAP). Deviations: the payload is
 //! not real, and so neither is the CRC; a circuit is VPI = path, VCI = 32 + flow.
@@ -46,12 +46,12 @@ pub const PAGE: &Page = &Page {
         ("cut", "packets segmented into cells"),
         ("joined", "packets reassembled"),
         ("incomplete", "PDUs with missing cells, or two merged into one"),
-        ("wasted", "cells received in vain"),
+        ("wasted", "cells received for incomplete PDUs"),
     ],
     drops: &[
         ("incomplete", "cells of PDUs of which others were missing"),
         ("too long", "packets that no PDU holds"),
-        ("not a cell", "packets from the side of cells that are none"),
+        ("not a cell", "packets other than cells from the side of cells"),
     ],
     example: r#"
 duration = "20 ms"
@@ -81,7 +81,7 @@ constant = { rate = "50 Mbit/s", size = "1500 B" }
 /// Its line.
 pub const KIND: Kind = Kind::new(PAGE, &NodeKind::new(build));
 
-/// Packets come and go on port 0, cells on port 1.
+/// Packets arrive and leave on port 0, cells on port 1.
 fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let wanted: String = values.get("cells");
     let cells = site.between_two()?.map(|neighbour| neighbour.is_called(&wanted));
@@ -100,10 +100,10 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
 }
 
 const CELL: Bytes = Bytes(CELL_LEN as u64);
-/// Of a cell's content: header and its error control.
+/// The content of a cell that is modelled: header and its error control.
 const CHECKED_LEN: usize = HEADER_LEN + 1;
 
-/// The circuit of a packet that is a cell: whose content begins with an intact header.
+/// The circuit of a packet that is a cell: one whose content begins with an intact header.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Packet};
@@ -118,13 +118,13 @@ pub fn circuit_of(packet: &Packet) -> Option<Circuit> {
         .then(|| Header::parse(header, Interface::Uni).circuit)
 }
 
-/// Cuts what comes on port 0, and puts together what comes on port 1.
+/// Segments packets from port 0, and reassembles cells from port 1.
 pub struct Sar {
-    /// What cells but the last are accounted to.
+    /// The path of all cells but the last of a PDU.
     path: PathId,
     stage: StageId,
     encapsulation: usize,
-    /// Cells of each circuit's PDU that have come.
+    /// Cells that have arrived of each circuit's present PDU.
     partial: BTreeMap<(u16, u16), Vec<Packet>>,
     cut: u64,
     joined: u64,

@@ -5,9 +5,9 @@
 //! in 0 --> [ queue ] --> (resource: time per packet) --> out 0        drops: `full`, the queue's
 //! ```
 //!
-//! One timer, whatever the backlog, and none while it is idle: a packet whose service begins is
-//! sent on at once, to depart when it ends. The next service starts when the last one ended, which
-//! on a wall clock may lie before now; so a late wake-up never slows the server down.
+//! It has one timer, whatever the backlog, and none while it is idle: a packet whose service begins is
+//! sent at once, to depart when its service ends. The next service starts when the last one ended, which
+//! on a wall clock may be before now; so a late wake-up never slows the server down.
 
 use crate::impair::RateTable;
 use crate::queue::{self, Queue};
@@ -26,7 +26,7 @@ pub const PAGE: &Page = &Page {
     name: "station",
     family: Family::Node,
     what: "A queue with one server, which forwards what it has served.",
-    ports: "any in --> [ queue ] --> (service) --> link that the destination asks for",
+    ports: "any in --> [ queue ] --> (service) --> link towards the destination",
     params: &[
         Param::required("service", ParamKind::Draw)
             .is("how long each packet keeps the server busy"),
@@ -76,9 +76,9 @@ pub enum Service {
         /// Preamble, check sequence and gap, which take line time but are not part of the packet.
         framing: Bytes,
     },
-    /// So much for each packet and each byte.
+    /// A time for each packet and for each byte.
     Cost(Cost),
-    /// A random time, whatever its length.
+    /// A random time, independent of the length.
     Draw(Draw),
     /// As long as its bits, and `framing` more, take at a rate that changes with time.
     Table {
@@ -90,7 +90,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// Its value at a changed stage.
+    /// The service with the changes of its stage.
     #[must_use]
     pub fn at(self, stage: &Stage) -> Service {
         match self {
@@ -126,11 +126,11 @@ pub struct Server<Q> {
     service: Service,
     stage: StageId,
     meter: Meter,
-    /// When the service that was begun last ends. Whoever is served has been sent on already.
+    /// When the last service ends. The packets served have already been sent.
     free_at: Time,
     /// Whether the timer is armed, because a packet waits.
     awaited: bool,
-    /// When the queue lets go of what it held back last.
+    /// When the queue released the packets that it had held back.
     not_before: Time,
     served: u64,
     refused: u64,
@@ -143,7 +143,7 @@ pub struct Server<Q> {
 const FREE: TimerId = TimerId(0);
 
 impl<Q: Queue> Server<Q> {
-    /// A server that has nothing to do yet. Its time is accounted to `stage` and `resource`.
+    /// An idle server. Its time is accounted to `stage` and `resource`.
     pub fn new(queue: Q, service: Service, stage: StageId, resource: ResourceId) -> Server<Q> {
         Server {
             queue,
@@ -175,7 +175,7 @@ impl<Q: Queue> Server<Q> {
         }
     }
 
-    /// Ends what the queue itself has dropped.
+    /// Accounts for packets that the queue itself has dropped.
     #[inline(always)]
     fn take_dropped(&mut self, cx: &mut Context<'_>) {
         while let Some((packet, reason)) = self.queue.dropped() {
@@ -184,7 +184,7 @@ impl<Q: Queue> Server<Q> {
         }
     }
 
-    /// Serves all whose turn has come, each from when the server fell free.
+    /// Serves all packets that are due, each from when the server became free.
     #[inline]
     fn serve(&mut self, cx: &mut Context<'_>) {
         while self.free_at <= cx.now() {
@@ -226,13 +226,13 @@ impl<Q: Queue> Element for Server<Q> {
             cx.drop(packet, Some(self.stage), "full");
             return;
         }
-        // While the server waits for its queue alone, the newcomer may be let go at once.
+        // If the server waits only for its queue, the newcomer may be eligible at once.
         if !self.awaited || self.free_at <= cx.now() {
             self.serve(cx);
         } else if self.not_before > self.free_at
             && let Some(ready) = self.queue.ready_at(cx.now())
         {
-            // The newcomer may go before what the timer waits for.
+            // The newcomer may be eligible before the packet that the timer waits for.
             self.not_before = ready.max(self.free_at);
             cx.arm(FREE, self.not_before);
         }

@@ -1,4 +1,4 @@
-//! A sink: where packets reach their end, and where their order and content are checked.
+//! A sink: receives packets, and checks their order and content.
 //!
 //! ```text
 //! any in --> checked, entered in the books
@@ -33,12 +33,12 @@ impl Element for Sink {
     }
 }
 
-/// The check itself, for every element at which packets end.
+/// The check itself, for every element that receives packets for good.
 #[derive(Debug, Default)]
 pub(crate) struct Check {
-    /// The next place in order, by path and flow.
+    /// The next sequence number expected, by path and flow.
     next: BTreeMap<(u32, u32), u64>,
-    /// The flow of the last packet, which is usually that of the next one.
+    /// The flow of the last packet, which is usually also that of the next one.
     last: Option<((u32, u32), u64)>,
 }
 
@@ -58,7 +58,7 @@ impl Check {
                 self.next.get(&flow).copied().unwrap_or(0)
             }
         };
-        // One that equals the latest is a copy, and after nothing later.
+        // One with the latest number is a duplicate, and not reordered.
         if packet.seq + 1 < next {
             cx.note_reordered(packet.path);
         }

@@ -1,18 +1,18 @@
-//! Sources that send whatever happens: at a constant rate, at random, in bursts, or as a capture
-//! recorded it.
+//! Sources that do not respond to the network: at a constant rate, at random, in bursts, or as recorded in
+//! a capture.
 //!
 //! ```text
 //! (gaps, sizes) --> out 0
 //! ```
 //!
-//! Each deadline adds to the last deadline, never to now: no drift on a wall clock.
+//! Each deadline is relative to the last deadline, not to now: no drift on a wall clock.
 
 use lastmeter_base::{
     Bytes, Draw, Duration, Ecn, FlowId, NodeId, Packet, PathId, Stream, Time, content_tag,
 };
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 
-/// Who a source's packets are from and for.
+/// The labels of a source's packets.
 #[derive(Clone, Debug)]
 pub struct Flow {
     /// The path that they are accounted to.
@@ -21,22 +21,22 @@ pub struct Flow {
     pub flow: FlowId,
     /// Where they go.
     pub destination: NodeId,
-    /// What they carry for the queues on their way.
+    /// What queues on the way read.
     pub header: Header,
 }
 
-/// What the packets of a flow carry for the queues on their way.
+/// The fields of a flow's packets that queues read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Class of service.
     pub class: u8,
     /// Congestion notification.
     pub ecn: Ecn,
-    /// After being made they are due so long; `None` for best effort.
+    /// Time from creation until a packet is due; `None` for best effort.
     pub deadline: Option<Duration>,
-    /// Hops that they have to go; 0 where that is not known.
+    /// Number of hops; 0 if that is not known.
     pub hops: u8,
-    /// So many packets are the cells of one larger packet, which the last one ends; at least 1.
+    /// Number of packets that are the cells of one PDU, which the last one ends; at least 1.
     pub cells: u64,
 }
 
@@ -51,7 +51,7 @@ impl Header {
         packet.ecn = self.ecn;
         packet.hops = self.hops;
         packet.deadline = self.deadline.map_or(Time::START, |after| now + after);
-        // Most packets are whole, and a division costs more than all the rest.
+        // Most PDUs are one packet, and a division costs more than all the rest.
         packet.ends = self.cells <= 1 || (packet.seq + 1).is_multiple_of(self.cells);
     }
 }
@@ -80,9 +80,9 @@ pub enum Pattern {
         /// Their lengths.
         sizes: Sizes,
     },
-    /// Bursts at a constant rate, with silence in between. The rate runs on from burst to burst: what a
-    /// burst leaves of a gap is waited for in the next. So a mean burst of `n` gaps has `n` packets, and
-    /// one that is shorter than a gap may have none.
+    /// Bursts at a constant rate, with silence in between. A gap cut off by the end of a burst continues in
+    /// the next one. So a mean burst of `n` gaps has `n` packets, and a burst shorter than a gap may have
+    /// none.
     OnOff {
         /// Length of a burst.
         on: Draw,
@@ -149,14 +149,14 @@ pub struct Source {
     /// When the present burst ends.
     burst_end: Time,
     start: Time,
-    /// A first gap drawn anew, so that many sources do not beat together.
+    /// A first gap drawn anew, so that many sources are not in phase.
     random_phase: bool,
     stop: Time,
     limit: u64,
     sent: u64,
 }
 
-/// When a source begins and ends.
+/// When a source starts and stops.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// Not before this.
@@ -170,13 +170,13 @@ pub struct Span {
 }
 
 impl Span {
-    /// From the start, for ever.
+    /// From the start, without end.
     pub const ALWAYS: Span =
         Span { start: Time::START, random_phase: false, stop: Time::MAX, packets: u64::MAX };
 }
 
 const NEXT: TimerId = TimerId(0);
-/// At most so many bursts in a row have no packet: where they are that short the rate is not kept.
+/// Most bursts in a row without a packet: with shorter bursts the rate is not kept.
 const SILENT_BURSTS_MAX: u32 = 100_000;
 
 impl Source {
@@ -196,7 +196,7 @@ impl Source {
         }
     }
 
-    /// Where the packet after the one due at `last` belongs; notes its length if a capture has it.
+    /// When the packet after the one due at `last` is due; notes its length if a capture has it.
     #[inline]
     fn following(&mut self, last: Time, stream: &mut Stream) -> Option<Time> {
         match &mut self.pattern {
@@ -237,8 +237,8 @@ impl Source {
                 true => self.start + Duration::from_ps(stream.below(gap.as_ps().max(1))),
                 false => self.start,
             }),
-            // Without memory, the time until the next packet is the same at any instant: were there
-            // one at the start, or after a part of a gap, more would come than the rate says.
+            // Gaps are memoryless: a packet at the start, or after part of a gap, would be one more than
+            // the rate allows.
             Pattern::Gaps { gap, .. } => Some(self.start + gap.sample(stream)),
             Pattern::OnOff { on, off, .. } => {
                 let wait = if self.random_phase { off.sample(stream) } else { Duration::ZERO };

@@ -1,15 +1,15 @@
-//! A tap: writes what passes into a capture, and changes nothing.
+//! A tap: writes passing packets into a capture, and changes nothing.
 //!
 //! ```text
 //! in 0 --> out 0
 //!      '-> pcapng, raw IP or Ethernet, nanoseconds of the run's own time
 //! ```
 //!
-//! A modelled packet has a length and no bytes. In the capture it is an IPv4 and a UDP header of the
-//! right length, of which the first bytes are kept: destination 10.0.x.y is node number x.y, source
-//! 10.128.x.y is path number x.y, the source port is the flow, and the payload begins with the place
-//! in the flow and the content tag. Packets with bytes of their own are written as they are: in a live
-//! run they are Ethernet frames, and what is made up has an Ethernet header without addresses.
+//! A modelled packet has a length and no bytes. The capture has an IPv4 and a UDP header of the right
+//! length, of which the first bytes are kept: destination 10.0.x.y is node number x.y, source
+//! 10.128.x.y is path number x.y, the source port is the flow, and the payload begins with the sequence
+//! number in the flow and the content tag. Packets with bytes of their own are written as they are: in a live
+//! run they are Ethernet frames, and the others get an Ethernet header without addresses.
 
 use lastmeter_base::{Body, Bytes, Packet};
 use lastmeter_engine::{Context, Element, PortId, Report};
@@ -19,7 +19,7 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How much of a packet is kept: the made-up headers and what marks the packet.
+/// The number of bytes kept of a packet: the synthetic headers, sequence number and tag.
 const SNAP: Bytes = Bytes(128);
 /// The discard port: no reply.
 const PORT: u16 = 9;
@@ -31,7 +31,7 @@ const ETHERNET: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 0x00];
 /// Where captures are written.
 pub type Output = Box<dyn Write + Send>;
 
-/// Writes what passes.
+/// Writes passing packets.
 pub struct Tap {
     tape: Tape,
     written: u64,
@@ -117,7 +117,7 @@ impl Element for Tap {
     }
 }
 
-/// Appends the first bytes that a packet of this length could have had.
+/// Appends the first bytes of a synthetic packet of this length.
 fn imagine(packet: &Body, bytes: &mut Vec<u8>) {
     let address = |net: u8, number: u32| Ipv4Addr::new(10, net, (number >> 8) as u8, number as u8);
     let (src, dst) = (address(128, packet.path.0), address(0, packet.destination.0));
@@ -126,7 +126,7 @@ fn imagine(packet: &Body, bytes: &mut Vec<u8>) {
     let udp_len = len - ipv4::HEADER_LEN as u16;
     let header = ipv4::Header::new(src, dst, PROTOCOL_UDP);
     header.emit(udp_len.into(), bytes).expect("the length was cut to what fits");
-    // No checksum: RFC 768 allows it, and the payload is not there to be summed.
+    // No checksum: RFC 768 allows it, and there is no payload to sum.
     for half in [packet.flow.0 as u16, PORT, udp_len, 0] {
         bytes.extend(half.to_be_bytes());
     }

@@ -1,4 +1,4 @@
-//! Trials of impairments: packets at a constant rate through one element, and what came out.
+//! Trials of impairments: packets at a constant rate through one element, and what arrived.
 
 use crate::sink::Sink;
 use crate::source::{Flow, Header, Pattern, Sizes, Source, Span};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Trial {
     pub(super) seed: u64,
     pub(super) packets: u64,
-    /// Bytes of content, each of which is the packet's place in the flow.
+    /// Bytes of content, each of which is the packet's number in the flow.
     pub(super) content: usize,
     pub(super) gap: Duration,
     pub(super) len: Bytes,
@@ -33,7 +33,7 @@ pub(super) struct Arrival {
     pub(super) content: Vec<u8>,
 }
 
-/// Fills packets with content, and hands them on.
+/// Fills packets with content, and passes them on.
 struct Fill(usize);
 
 impl Element for Fill {
@@ -44,7 +44,7 @@ impl Element for Fill {
     }
 }
 
-/// Writes down what passes.
+/// Records passing packets.
 struct Probe(Arc<Mutex<Vec<Arrival>>>);
 
 impl Element for Probe {
@@ -110,7 +110,7 @@ impl Trial {
         make: impl FnOnce(StageId, ResourceId) -> Box<dyn Element>,
     ) -> (Outcome, Vec<Arrival>) {
         let mut graph = Graph::new(self.seed);
-        // A late clock delivers late, so that latencies and stages differ; only counts are asked.
+        // A late clock delivers late, so latencies and stages differ; only counts are compared.
         graph.collecting = !self.late;
         let path = graph.path("source->sink", "trial");
         let flow = Flow { path, flow: FlowId(0), destination, header: Header::PLAIN };
@@ -120,7 +120,7 @@ impl Trial {
         let source = graph.add("source", Source::new(flow, pattern, span)).unwrap();
         let fill = graph.add("fill", Fill(self.content)).unwrap();
         let name = "trial".to_owned();
-        // Without units it has no time to account for where the element has no wire.
+        // Without units: an element without a wire has no time to account for.
         let units = u32::from(self.wire);
         let resource = graph.resource(ResourceInfo {
             units,

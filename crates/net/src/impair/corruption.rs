@@ -6,14 +6,14 @@ use lastmeter_base::{Stream, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 
-/// Most bits that are flipped in one packet: as many as a packet without content has to flip.
+/// Most bits flipped in one packet: as many as a packet without content has.
 const BITS_MAX: u64 = 64;
 
 const PAGE: &Page = &Page {
     name: "corruption",
     family: Family::Node,
     what: "Flips bits of some packets.",
-    ports: "any in --> (flipped?) --> link that the destination asks for",
+    ports: "any in --> (flipped?) --> link towards the destination",
     params: &[
         Param::required("probability", PROBABILITY).is("that bits of a packet are flipped"),
         Param::or("bits", ParamKind::Integer { min: 1, max: BITS_MAX }, "1")
@@ -21,7 +21,7 @@ const PAGE: &Page = &Page {
         TOWARD,
     ],
     deviations: &["A packet without content is marked instead, and its sink counts it."],
-    counters: &[("passed", "packets that went on"), ("corrupted", "those with bits flipped")],
+    counters: &[("passed", "packets sent on"), ("corrupted", "those with bits flipped")],
     example: one_way!("noise", "corruption = { probability = 0.01 }"),
     ..Page::at(here!())
 };

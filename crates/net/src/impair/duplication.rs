@@ -10,15 +10,15 @@ const PAGE: &Page = &Page {
     name: "duplication",
     family: Family::Node,
     what: "Sends some packets on twice, the copy right behind the original.",
-    ports: "any in --> (twice?) --> link that the destination asks for",
+    ports: "any in --> (twice?) --> link towards the destination",
     params: &[
         Param::required("probability", PROBABILITY).is("that a packet is sent on twice"),
         TOWARD,
     ],
     deviations: &["A copy is a packet of its own in the books, and counts as offered."],
     counters: &[
-        ("passed", "packets that came and went on"),
-        ("duplicated", "packets of which a copy followed"),
+        ("passed", "packets received and sent on"),
+        ("duplicated", "packets followed by a copy"),
     ],
     example: one_way!("wan", "duplication = { probability = 0.01 }"),
     ..Page::at(here!())

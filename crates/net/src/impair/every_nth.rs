@@ -10,13 +10,12 @@ const PAGE: &Page = &Page {
     name: "every-nth",
     family: Family::Node,
     what: "Loses every nth packet.",
-    ports: "any in --> (nth?) --> link that the destination asks for",
+    ports: "any in --> (nth?) --> link towards the destination",
     params: &[
-        Param::required("n", ParamKind::COUNT)
-            .is("one of so many packets is lost, the last of them"),
+        Param::required("n", ParamKind::COUNT).is("of this many packets the last is lost"),
         TOWARD,
     ],
-    counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    counters: &[("passed", "packets sent on"), ("lost", "packets lost")],
     drops: &[("lost", "every nth packet")],
     example: one_way!("lossy", "every-nth = { n = 10 }"),
     ..Page::at(here!())

@@ -1,4 +1,4 @@
-//! A filter: asks a machine what becomes of each packet, and does it at once.
+//! A filter: a machine decides what happens to each packet, at once.
 //!
 //! ```text
 //! any in --> (machine: pass, drop, send twice, corrupt) --> out 0
@@ -7,34 +7,34 @@
 use lastmeter_base::{Body, Duration, Far, Packet, StageId, Stream, Time};
 use lastmeter_engine::{Context, Element, PortId, Report};
 
-/// What becomes of a packet.
+/// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on as it is.
+    /// It passes unchanged.
     Pass,
-    /// It ends here.
+    /// It is dropped.
     Drop,
-    /// It goes on, and a copy of it follows at once.
+    /// It passes, followed at once by a copy.
     Twice,
-    /// So many of its bits are flipped.
+    /// This many of its bits are flipped.
     Corrupt(u32),
 }
 
-/// A machine that decides about one packet after the other.
+/// A machine that decides about packets one by one.
 pub trait Judge: Send {
-    /// What happens to packets that do not just pass: the name of the counter, and of the drop.
+    /// The name of the counter, and of the drop, for packets that do not just pass.
     const HIT: &'static str;
-    /// What becomes of the next packet, which comes at `now`.
+    /// What happens to the next packet, which arrives at `now`.
     fn judge(&mut self, now: Time, random: &mut Stream) -> Verdict;
 }
 
-/// Does to packets what a [`Judge`] decides.
+/// Applies the decisions of a [`Judge`] to packets.
 pub struct Filter<J> {
     judge: J,
     stage: StageId,
     passed: u64,
     hit: u64,
-    /// The positions of bits that are being flipped.
+    /// The positions of the bits to flip.
     bits: Vec<u64>,
 }
 
@@ -55,7 +55,7 @@ impl<J: Judge> Element for Filter<J> {
             return;
         }
         self.passed += 1;
-        // A visit without time, so that its row stands where packets pass it.
+        // A visit without time, so that its row is in the path's order.
         packet.visit(self.stage, Duration::ZERO, Duration::ZERO, Duration::ZERO);
         let copy = (verdict == Verdict::Twice).then(|| copy(cx, &packet));
         if let Verdict::Corrupt(count) = verdict {
@@ -75,7 +75,7 @@ impl<J: Judge> Element for Filter<J> {
     }
 }
 
-/// A packet of its own in the books, and the same in everything else.
+/// A copy that is a packet of its own in the books.
 fn copy(cx: &mut Context<'_>, packet: &Packet) -> Packet {
     let mut copy = cx.make(packet.path, packet.len);
     let Body { len, born, entered, destination, path, flow, seq, .. } = **packet;

@@ -8,7 +8,7 @@
 //!            r
 //! ```
 //!
-//! In the long run it is bad for p/(p+r) of the packets, 1/r of them in a row on average.
+//! In the long run it is bad for p/(p+r) of the packets, for 1/r in a row on average.
 //!
 //! Source: Gilbert, Capacity of a burst-noise channel, BSTJ 39, 1960; Elliott, Estimates of error
 //! rates for codes on burst-noise channels, BSTJ 42, 1963. Deviation: packets for bits.
@@ -23,7 +23,7 @@ const PAGE: &Page = &Page {
     name: "gilbert-elliott",
     family: Family::Node,
     what: "Loses packets in bursts: a channel that is good or bad for a number of packets.",
-    ports: "any in --> (good | bad) --> link that the destination asks for",
+    ports: "any in --> (good | bad) --> link towards the destination",
     params: &[
         Param::required("good-to-bad", PROBABILITY).is("p, that a good channel turns bad"),
         Param::required("bad-to-good", PROBABILITY).is("r, that a bad channel turns good"),
@@ -32,8 +32,8 @@ const PAGE: &Page = &Page {
         TOWARD,
     ],
     source: "Gilbert, BSTJ 39, 1960; Elliott, BSTJ 42, 1963",
-    deviations: &["The channel steps with each packet, before it; it is good at first."],
-    counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    deviations: &["The channel changes state before each packet; it is good at first."],
+    counters: &[("passed", "packets sent on"), ("lost", "packets lost")],
     drops: &[("lost", "packets that the channel lost")],
     example: one_way!("radio", "gilbert-elliott = { good-to-bad = 0.01, bad-to-good = 0.3 }"),
     ..Page::at(here!())

@@ -1,12 +1,12 @@
-//! Jitter: each packet is delayed by a time of its own, and overtakes others or does not.
+//! Jitter: each packet is delayed by a time of its own, and may or may not overtake others.
 //!
 //! ```text
 //! any in --> [ drawn delay ] --> out 0        drops: `full`
 //! ```
 //!
-//! In order, a packet leaves with the one before it at the earliest. Where overtaking is allowed,
-//! packets leave by their own times; of equal ones the first comer goes first. Deadlines are
-//! arrivals plus delays, so a clock that wakes up late delays nobody but those that were due.
+//! In order, a packet leaves no earlier than the one before it. Where overtaking is allowed,
+//! packets leave at their own times; of equal ones the first to arrive leaves first. Deadlines are
+//! arrivals plus delays, so a clock that wakes up late delays only packets that were due.
 
 use super::{TOWARD, stand};
 use crate::queue::Buffers;
@@ -17,14 +17,14 @@ use lastmeter_engine::site::{NodeKind, Ports, Site};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 use std::collections::BTreeMap;
 
-/// Most packets that it holds unless told otherwise.
+/// Default limit on the packets held.
 const PACKETS: &str = "100000";
 
 const PAGE: &Page = &Page {
     name: "jitter",
     family: Family::Node,
     what: "Delays each packet by a random time, with or without keeping their order.",
-    ports: "any in --> [ drawn delay ] --> link that the destination asks for",
+    ports: "any in --> [ drawn delay ] --> link towards the destination",
     params: &[
         Param::required("delay", ParamKind::Draw).is("how long a packet takes"),
         Param::or("in-order", ParamKind::Flag, "true").is("whether no packet overtakes another"),
@@ -33,11 +33,11 @@ const PAGE: &Page = &Page {
     ],
     deviations: &["In order, a packet waits for those before it, on top of its own delay."],
     counters: &[
-        ("delayed", "packets that it took"),
+        ("delayed", "packets accepted"),
         ("overtaken", "packets that left after a later one"),
-        ("refused", "packets that came when it held as many as it may"),
+        ("refused", "packets that arrived when it held the most allowed"),
     ],
-    drops: &[("full", "packets that came when it held as many as it may")],
+    drops: &[("full", "packets that arrived when it held the most allowed")],
     example: one_way! {
         "100 ms", "alice" ["wan" = r#"jitter = { delay = { uniform = ["5 ms", "7 ms"] } }"#] "bob",
         [r#"rate = "1 Gbit/s""#],
@@ -52,11 +52,11 @@ pub struct Jitter {
     in_order: bool,
     packets_max: u64,
     stage: StageId,
-    /// What it holds: by when it is due, and in the order of arrival where that is the same.
+    /// Packets held, by due time and then in order of arrival.
     held: BTreeMap<(Time, u64), Packet>,
-    /// When the latest of those that came so far is due.
+    /// When the last of those that have arrived is due.
     last: Time,
-    /// The latest comer of those that have left.
+    /// The latest arrival among those that have left.
     newest: u64,
     delayed: u64,
     overtaken: u64,
@@ -66,7 +66,7 @@ pub struct Jitter {
 const DUE: TimerId = TimerId(0);
 
 impl Jitter {
-    /// Holds at most `packets_max`; the time that packets spend is accounted to `stage`.
+    /// Holds at most `packets_max`; packets' time in it is accounted to `stage`.
     pub fn new(delay: Draw, in_order: bool, packets_max: u64, stage: StageId) -> Jitter {
         Jitter {
             delay,
@@ -82,13 +82,13 @@ impl Jitter {
         }
     }
 
-    /// Lets go of all that is due.
+    /// Sends all packets that are due.
     fn release(&mut self, cx: &mut Context<'_>) {
         while let Some(first) = self.held.first_entry().filter(|first| first.key().0 <= cx.now()) {
             let ((due, number), mut packet) = first.remove_entry();
             self.overtaken += u64::from(number < self.newest);
             self.newest = self.newest.max(number);
-            // What a late clock adds is not the delay's.
+            // Lateness of the clock is not part of the delay.
             packet.visit(self.stage, Duration::ZERO, due - packet.entered, cx.now() - due);
             cx.send(PortId(0), packet);
         }

@@ -1,4 +1,4 @@
-//! Independent loss: each packet is lost with the same probability, whatever became of others.
+//! Independent loss: each packet is lost with the same probability, independently of the others.
 
 use super::{Judge, PROBABILITY, TOWARD, Verdict, filter};
 use lastmeter_base::kind::{Family, Kind, Page, Param, Values};
@@ -10,9 +10,9 @@ const PAGE: &Page = &Page {
     name: "loss",
     family: Family::Node,
     what: "Loses each packet with the same probability, independently of the others.",
-    ports: "any in --> (lost?) --> link that the destination asks for",
+    ports: "any in --> (lost?) --> link towards the destination",
     params: &[Param::required("probability", PROBABILITY).is("that a packet is lost"), TOWARD],
-    counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    counters: &[("passed", "packets sent on"), ("lost", "packets lost")],
     drops: &[("lost", "packets that it lost")],
     example: one_way!("radio", r#"loss = { probability = 0.01, toward = ["bob"] }"#),
     ..Page::at(here!())

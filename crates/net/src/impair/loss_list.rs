@@ -1,4 +1,4 @@
-//! Listed loss: exactly the packets of a list are lost, to ask what one loss does.
+//! Listed loss: exactly the packets of a list are lost, to study the effect of one loss.
 
 use super::{Judge, TOWARD, Verdict, filter};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
@@ -9,14 +9,14 @@ use lastmeter_engine::site::{NodeKind, Ports, Site};
 const PAGE: &Page = &Page {
     name: "loss-list",
     family: Family::Node,
-    what: "Loses the packets of a list, by their place in the order of arrival.",
-    ports: "any in --> (listed?) --> link that the destination asks for",
+    what: "Loses the packets of a list, by their number in order of arrival.",
+    ports: "any in --> (listed?) --> link towards the destination",
     params: &[
         Param::required("packets", ParamKind::Integers { min: 1, max: i64::MAX as u64 })
-            .is("which packets that it meets are lost; the first is 1"),
+            .is("numbers of the packets that are lost; the first packet is 1"),
         TOWARD,
     ],
-    counters: &[("passed", "packets that went on"), ("lost", "packets that did not")],
+    counters: &[("passed", "packets sent on"), ("lost", "packets lost")],
     drops: &[("lost", "packets of the list")],
     example: one_way!("lossy", "loss-list = { packets = [5, 6, 20] }"),
     ..Page::at(here!())
@@ -25,13 +25,13 @@ const PAGE: &Page = &Page {
 /// Loses the packets of a list.
 #[derive(Clone, Debug)]
 pub struct LossList {
-    /// Those that are still to come, in order; the next one last.
+    /// The numbers to come, in reverse order: the next one is last.
     rest: Vec<u64>,
     seen: u64,
 }
 
 impl LossList {
-    /// Loses these packets, the first being 1, in any order and however often named.
+    /// Loses these packets, the first being 1, in any order; repetitions are ignored.
     pub fn new(packets: &[u64]) -> LossList {
         let mut rest = packets.to_vec();
         rest.sort_unstable_by(|a, b| b.cmp(a));

@@ -1,16 +1,16 @@
-//! A link that delivers when a recorded trace says so: mahimahi's, with any queue discipline.
+//! A link that delivers at the instants of a recorded trace, as mahimahi's does, with any queue discipline.
 //!
 //! ```text
 //! any in --> [ queue ] --> (opportunities: 1500 bytes each) --> out 0      drops: the queue's
 //! ```
 //!
-//! An opportunity carries the rest of the packet that is under way, and then what comes out of the
+//! An opportunity carries the rest of the packet in transmission, and then packets from the
 //! queue, until its bytes are used up: several short packets leave with it, and a long one needs
-//! several. What nobody uses is lost. A packet that comes at the instant of an opportunity has
+//! several. Unused bytes are lost. A packet that arrives at the instant of an opportunity has
 //! missed it.
 //!
-//! Opportunities come at their own times, whenever the clock wakes up; one timer stands for the
-//! next of them, and none while nobody waits.
+//! Opportunities occur at their own times, whenever the clock wakes up; there is one timer, for
+//! the next of them, and none while nothing waits.
 //!
 //! Source: as `opportunities`; the order of steps is `LinkQueue::rationalize` of `link_queue.cc`.
 
@@ -26,7 +26,7 @@ const PAGE: &Page = &Page {
     name: "mahimahi",
     family: Family::Node,
     what: "A wire that delivers 1500 bytes at each instant of a recorded mahimahi trace.",
-    ports: "any in --> [ queue ] --> (opportunities) --> link that the destination asks for",
+    ports: "any in --> [ queue ] --> (opportunities) --> link towards the destination",
     params: &[
         Param::required("trace", ParamKind::Text).is("the file: a line of milliseconds for each"),
         Param::or("opportunity", ParamKind::PACKET, "1500 B").is("what each of them carries"),
@@ -43,7 +43,7 @@ const PAGE: &Page = &Page {
         ("served", "packets delivered"),
         ("refused", "packets that the queue had no room for"),
         ("dropped", "packets that the queue accepted and dropped later, or instead of others"),
-        ("opportunities", "opportunities that came while somebody waited"),
+        ("opportunities", "opportunities that occurred while packets waited"),
         ("packets_most", "most packets that waited"),
     ],
     example: one_way! {
@@ -60,11 +60,11 @@ const PAGE: &Page = &Page {
 pub struct OpportunityServer<Q> {
     queue: Q,
     trace: Opportunities,
-    /// What an opportunity carries.
+    /// The bytes of an opportunity.
     opportunity: Bytes,
     stage: StageId,
     meter: Meter,
-    /// The packet under way, and how much of it is still to go.
+    /// The packet in transmission, and its bytes still to be sent.
     going: Option<(Packet, u64)>,
     /// When the last packet left.
     free_at: Time,
@@ -79,8 +79,8 @@ pub struct OpportunityServer<Q> {
 const NEXT: TimerId = TimerId(0);
 
 impl<Q: Queue> OpportunityServer<Q> {
-    /// A server that has nothing to do yet. Its time is accounted to `stage` and `resource`, which
-    /// is busy while anything waits.
+    /// An idle server. Its time is accounted to `stage` and `resource`, which is busy while anything
+    /// waits.
     pub fn new(
         queue: Q,
         trace: Opportunities,
@@ -116,7 +116,7 @@ impl<Q: Queue> OpportunityServer<Q> {
         }
     }
 
-    /// Uses every opportunity that has come, each at its own time.
+    /// Uses every opportunity up to now, each at its own time.
     fn deliver(&mut self, cx: &mut Context<'_>) {
         while self.waits() && self.trace.next() <= cx.now() {
             let due = self.trace.take();
@@ -165,7 +165,7 @@ impl<Q: Queue> OpportunityServer<Q> {
     fn arm(&mut self, cx: &mut Context<'_>) {
         let ready = self.going.as_ref().map(|_| cx.now()).or(self.queue.ready_at(cx.now()));
         if let Some(ready) = ready {
-            // Where the queue holds back, opportunities pass unused.
+            // While the queue holds packets back, opportunities pass unused.
             if ready > cx.now() && self.trace.next() < ready {
                 self.trace.pass(Time::from_ps(ready.as_ps() - 1));
             }
@@ -222,7 +222,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let trace = trace.scale(numerator, denominator);
     let described: Nested = values.get("queue");
     let queue = queue::build(&described, &queue::Site::of(site));
-    // Where its time is free, the first opportunity takes all.
+    // If its time costs nothing, the first opportunity carries everything.
     let opportunity = if stage.free { Bytes(u64::MAX) } else { values.get("opportunity") };
     let server = OpportunityServer::new(queue, trace, opportunity, stage.id, wire.id);
     stand(values, site, Box::new(server))
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_backlog_leaves_at_exactly_the_opportunities() {
-        // Those at 0 ms have passed when the first packet comes.
+        // Those at 0 ms have passed when the first packet arrives.
         let (left, _) = departures(BURST, "0\n5\n5\n12\n", 100);
         assert_eq!(left, [(0, 5), (1, 5), (2, 12), (3, 12), (4, 17), (5, 17)]);
     }

@@ -6,9 +6,9 @@
 //!            +--> not concerned ---------------------------> out 1
 //! ```
 //!
-//! Each is a node of an experiment that packets pass on their way, so that a path through several
-//! of them reads in order, and each has its own row in the ledger. Packets go both ways through a
-//! node; with `toward` it concerns only those for the named destinations, and two nodes make a path
+//! Each is a node of an experiment that packets pass on their way, so that the impairments of a path
+//! are listed in order, and each has its own row in the ledger. Packets pass a node in both directions;
+//! with `toward` it affects only those for the named destinations, so two nodes make a path
 //! that differs by direction. Draws come from the element's own random stream, and time comes from
 //! the engine, so that the same element serves a model and a wall clock.
 //!
@@ -67,17 +67,17 @@ pub static KINDS: &[Kind] = &[
     varying_rate::KIND,
 ];
 
-/// Destinations that a kind concerns: a parameter that all of them have.
+/// The destinations affected: a parameter of all impairments.
 const TOWARD: Param = Param::optional("toward", ParamKind::Nodes(1), "all, both ways")
-    .is("destinations whose packets it concerns; the others pass at once");
+    .is("destinations whose packets it affects; the others pass at once");
 
-/// The longest file of a trace.
+/// The longest trace file.
 pub const TRACE_LEN_MAX: Bytes = Bytes::from_mib(64);
 
 const PROBABILITY: ParamKind = ParamKind::Number { min: 0.0, max: 1.0 };
 
-/// Puts an impairment where it stands. What it is concerned with leaves from output 0, and the rest, where
-/// there is any, from output 1.
+/// Adds an impairment at its site. Packets that it affects leave from output 0, and the others, if there are
+/// any, from output 1.
 fn stand(values: &Values, site: &mut Site<'_>, element: Box<dyn Element>) -> Result<Ports, Error> {
     let Some(names) = values.given::<Vec<String>>(TOWARD.name) else {
         return site.add_boxed(element).map(Ports::through);
@@ -88,7 +88,7 @@ fn stand(values: &Values, site: &mut Site<'_>, element: Box<dyn Element>) -> Res
     Ok(Ports { outputs: Outputs::Any(vec![(id, PortId(0)), (id, scope::AROUND)]), ..ports })
 }
 
-/// Puts one that judges each packet where it stands.
+/// Adds one that decides about each packet by itself.
 fn filter(
     page: &Page,
     values: &Values,

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! 0        a line for each opportunity to deliver 1500 bytes: milliseconds since the start,
-//! 5        never less than in the line before; several lines with the same number are several
-//! 5        opportunities. The last line says as well how long the trace is, and when it begins
-//! 12       again: here opportunities come at 0, 5, 5, 12, 12, 17, 17, 24, 24 ...
+//! 5        in increasing order; several lines with the same number are several
+//! 5        opportunities. The last line is also the length of the trace, after which it
+//! 12       repeats: here opportunities occur at 0, 5, 5, 12, 12, 17, 17, 24, 24 ...
 //! ```
 //!
 //! Source: Netravali et al., Mahimahi: Accurate Record-and-Replay for HTTP, USENIX ATC 2015, §4.1;
 //! mm-link(1); `link_queue.cc` for what is refused. Deviations: space around a number is allowed,
-//! and a last line may lack its end.
+//! and the last line may lack its line end.
 
 use super::trace_error::{TraceError, lines, shown};
 use lastmeter_base::kind::TIME_MAX;
@@ -22,7 +22,7 @@ pub const OPPORTUNITIES_MAX: usize = 1 << 23;
 /// The longest trace, in milliseconds: as long as the longest experiment.
 pub const MILLISECONDS_MAX: u32 = (TIME_MAX.as_ps() / Duration::from_ms(1).as_ps()) as u32;
 
-/// A trace, and how far it has been used.
+/// A trace, and the position in it.
 ///
 /// ```
 /// use lastmeter_base::Duration;
@@ -36,11 +36,11 @@ pub const MILLISECONDS_MAX: u32 = (TIME_MAX.as_ps() / Duration::from_ms(1).as_ps
 pub struct Opportunities {
     /// Milliseconds, in order; the last is more than zero.
     at: Arc<[u32]>,
-    /// The next one in `at`.
+    /// The index in `at` of the next one.
     next: usize,
-    /// How often all have been used.
+    /// How often the whole trace has been used.
     cycle: u64,
-    /// How many times as fast as recorded, as numerator and denominator.
+    /// Its speed relative to the recording, as numerator and denominator.
     speed: (u64, u64),
 }
 
@@ -89,24 +89,24 @@ impl Opportunities {
         text
     }
 
-    /// The same, so many times as fast: no opportunity has been used yet.
+    /// The same at this multiple of its speed; no opportunity has been used yet.
     pub fn scale(self, numerator: u64, denominator: u64) -> Opportunities {
         Opportunities { next: 0, cycle: 0, speed: (numerator, denominator), ..self }
     }
 
-    /// How long the trace is before it begins again.
+    /// The length of the trace, after which it repeats.
     fn period(&self) -> u64 {
         self.at.last().copied().unwrap_or(1).into()
     }
 
-    /// When the next opportunity comes.
+    /// When the next opportunity occurs.
     pub fn next(&self) -> Time {
         let ms = self.period() * self.cycle + u64::from(self.at[self.next]);
         let (numerator, denominator) = self.speed;
         Time::START + Duration::from_ms(ms).scale_ceil(denominator, numerator)
     }
 
-    /// Uses the next opportunity, and says when it comes.
+    /// Uses the next opportunity, and returns when it occurs.
     pub fn take(&mut self) -> Time {
         let at = self.next();
         self.next += 1;
@@ -116,8 +116,8 @@ impl Opportunities {
         at
     }
 
-    /// Lets all opportunities up to and including `now` pass, in a time that does not depend on how
-    /// many they are.
+    /// Skips all opportunities up to and including `now`, in a time that does not depend on their
+    /// number.
     pub fn pass(&mut self, now: Time) {
         if self.next() > now {
             return;

@@ -9,17 +9,17 @@ use lastmeter_engine::site::{NodeKind, Ports, Site};
 const PAGE: &Page = &Page {
     name: "partition",
     family: Family::Node,
-    what: "Loses every packet that comes within windows of time.",
-    ports: "any in --> (in a window?) --> link that the destination asks for",
+    what: "Loses every packet that arrives within windows of time.",
+    ports: "any in --> (in a window?) --> link towards the destination",
     params: &[
         Param::required("windows", ParamKind::Windows)
-            .is("from when until when nothing passes, the end not included"),
+            .is("times of start and end of each window, the end not included"),
         Param::optional("every", ParamKind::Time, "once")
-            .is("the windows come again after so long"),
+            .is("period after which the windows repeat"),
         TOWARD,
     ],
-    counters: &[("passed", "packets that went on"), ("cut off", "packets that did not")],
-    drops: &[("cut off", "packets that came within a window")],
+    counters: &[("passed", "packets sent on"), ("cut off", "packets lost")],
+    drops: &[("cut off", "packets that arrived within a window")],
     example: one_way! {
         "100 ms", "alice" [
             "wan" = r#"partition = { windows = [["20 ms", "25 ms"], ["60 ms", "61 ms"]] }"#,
@@ -30,17 +30,17 @@ const PAGE: &Page = &Page {
     ..Page::at(here!())
 };
 
-/// Loses what comes within windows.
+/// Loses packets that arrive within windows.
 #[derive(Clone, Debug)]
 pub struct Partition {
-    /// In order, none touching another.
+    /// In order, with time between them.
     windows: Vec<(Duration, Duration)>,
     every: Option<Duration>,
 }
 
 impl Partition {
-    /// Cut off from the first to the second time of each window, the second not included; after
-    /// `every` all comes again.
+    /// Lost from the first to the second time of each window, the second not included; all windows
+    /// repeat after `every`.
     ///
     /// # Errors
     /// If they last longer than `every`.

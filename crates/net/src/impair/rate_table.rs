@@ -3,7 +3,7 @@
 //! ```text
 //! time, rate            the first line may name the columns; empty lines and lines that begin with
 //! 0 s, 10 Mbit/s        `#` are skipped. Times begin at 0 and increase; each rate holds until the
-//! 2.5 s, 800 kbit/s     next line's time, and the last one for ever, or until the table repeats.
+//! 2.5 s, 800 kbit/s     next line's time, and the last one without end, or until the table repeats.
 //! 4 s, 0 bit/s          At a rate of zero nothing moves.
 //! 4.1 s, 10 Mbit/s
 //! ```

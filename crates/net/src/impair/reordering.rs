@@ -25,7 +25,7 @@ const PAGE: &Page = &Page {
     name: "reordering",
     family: Family::Node,
     what: "Holds some packets back until others have overtaken them.",
-    ports: "any in --> (held back?) --> link that the destination asks for",
+    ports: "any in --> (held back?) --> link towards the destination",
     params: &[
         Param::required("probability", PROBABILITY).is("that a packet is held back"),
         Param::or("distance", ParamKind::Integer { min: 1, max: DISTANCE_MAX }, "1")
@@ -146,7 +146,7 @@ mod tests {
             trial.arrivals(|stage, _| Box::new(Reordering::new(OPTIONS, stage)));
         let seqs: Vec<u64> = arrivals.iter().map(|arrival| arrival.seq).collect();
         assert_eq!(seqs.len() as u64, trial.packets);
-        // Who has a later one before it was held back, and three that were not came in between.
+        // One that follows a later one was held back, and three that were not arrived in between.
         let mut highest = None;
         let held: Vec<usize> = (0..seqs.len())
             .filter(|&at| {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a text is no trace; whoever wrote the text can mend it.
+/// Why a text is not a trace, for its author to fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     /// The line, from 1.

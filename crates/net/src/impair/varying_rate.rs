@@ -13,7 +13,7 @@ const PAGE: &Page = &Page {
     name: "varying-rate",
     family: Family::Node,
     what: "A wire whose rate changes with time, as a table in the experiment or a file says.",
-    ports: "any in --> [ queue ] --> (wire: rate now) --> link that the destination asks for",
+    ports: "any in --> [ queue ] --> (wire: rate now) --> link towards the destination",
     params: &[
         Param::optional("rates", ParamKind::Rates, "those of `file`")
             .is("when each rate begins; the first at 0 s"),

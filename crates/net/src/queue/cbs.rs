@@ -56,7 +56,7 @@ pub struct Cbs {
     at: Time,
     /// portTransmitRate, and the framing of each packet.
     port: Option<(Rate, Bytes)>,
-    /// Whose packet was sent last, and until when.
+    /// The class of the last packet sent, and when its transmission ends.
     sending: Option<(usize, Time)>,
     room: Room,
     held: Bytes,

@@ -28,7 +28,7 @@ use lastmeter_base::{Bytes, Packet, Time, here};
 use lastmeter_wire::atm::Circuit;
 use std::collections::VecDeque;
 
-/// Tells keys of circuits from those of paths and flows: no run has so many paths.
+/// Separates keys of circuits from those of paths and flows: no run has this many paths.
 const CELLS: u64 = 1 << 63;
 
 /// What happens to the cells of a packet that lost one.
@@ -145,7 +145,7 @@ impl Described for CellDiscard {
             Param::or("policy", ParamKind::Choice(&["tail", "partial", "early"]), "early")
                 .is("what becomes of packets that lose a cell, or would"),
             Param::optional("threshold", ParamKind::COUNT, "half of `cells`")
-                .is("so many cells, and new packets are discarded whole"),
+                .is("number of cells above which new packets are discarded whole"),
         ],
         source: "Romanow & Floyd, IEEE JSAC 13(4), 1995, §4",
         deviations: &["The default threshold does not count active circuits."],

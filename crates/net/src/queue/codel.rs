@@ -6,10 +6,10 @@
 //!
 //! | Parameter  | Unit    | Default  | Meaning                                                   |
 //! |------------|---------|----------|-----------------------------------------------------------|
-//! | `target`   | time    | 5 ms     | waiting time that is accepted for ever  (§4.3)            |
+//! | `target`   | time    | 5 ms     | acceptable standing queueing delay  (§4.3)                |
 //! | `interval` | time    | 100 ms   | how long it may be exceeded before a drop  (§4.3)         |
-//! | `mtu`      | size    | 1500 B   | with no more than this left, nothing is dropped           |
-//! | `ecn`      | flag    | false    | mark instead of dropping where both ends understand       |
+//! | `mtu`      | size    | 1500 B   | with at most this backlog nothing is dropped              |
+//! | `ecn`      | flag    | false    | mark instead of dropping if both ends support it          |
 //! | `packets`  | packets | no limit | most packets that it holds                                |
 //! | `bytes`    | size    | no limit | most bytes that it holds                                  |
 //!
@@ -29,11 +29,11 @@ use lastmeter_base::{Bytes, Duration, Ecn, Packet, Time};
 /// Parameters of the control law.
 #[derive(Clone, Copy, Debug)]
 pub struct CodelOptions {
-    /// Waiting time that is accepted for ever.
+    /// Acceptable standing queueing delay.
     pub target: Duration,
     /// How long it may be exceeded.
     pub interval: Duration,
-    /// With no more than this left, nothing is dropped.
+    /// With at most this backlog nothing is dropped.
     pub mtu: Bytes,
     /// Whether packets are marked.
     pub ecn: bool,
@@ -59,11 +59,11 @@ impl CodelOptions {
 }
 
 pub(super) const TARGET: Param =
-    Param::or("target", ParamKind::Time, "5 ms").is("waiting time that is accepted for ever");
+    Param::or("target", ParamKind::Time, "5 ms").is("acceptable standing queueing delay");
 pub(super) const INTERVAL: Param =
     Param::or("interval", ParamKind::Time, "100 ms").is("how long `target` may be exceeded");
-pub(super) const MTU: Param = Param::or("mtu", ParamKind::PACKET, "1500 B")
-    .is("with no more than this left, none is dropped");
+pub(super) const MTU: Param =
+    Param::or("mtu", ParamKind::PACKET, "1500 B").is("with at most this backlog none is dropped");
 
 /// The control law, for one queue of a bank.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,7 +149,7 @@ impl Law {
         let marks = |packet: &Packet| options.ecn && packet.ecn.is_capable();
         if !self.dropping {
             self.dropping = true;
-            // If the last dropping state ended only a little while ago, it knew a good rate.
+            // If the last dropping state ended recently, its rate was about right.
             let delta = self.count.saturating_sub(self.lastcount);
             let recent =
                 now.saturating_since(self.drop_next).as_ps() < 16 * options.interval.as_ps();
@@ -305,7 +305,7 @@ mod tests {
     fn it_leaves_the_dropping_state_when_waiting_is_below_target() {
         let (times, queue) = drops(CodelOptions::RFC_8289, 20, 3000);
         assert!(!queue.law.dropping && times.last().unwrap() < &2000, "{times:?}");
-        // What is left stays just below target.
+        // The rest stays just below target.
         assert!(queue.packets() <= 6);
     }
 

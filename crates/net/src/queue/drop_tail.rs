@@ -1,4 +1,4 @@
-//! Drop-tail: first in, first out, and what does not fit is refused.
+//! Drop-tail: first in, first out; packets that do not fit are refused.
 //!
 //! ```text
 //! in --> [ newest | ... | oldest ] --> out          refused when either limit would be passed

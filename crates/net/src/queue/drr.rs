@@ -9,7 +9,7 @@
 //! | Parameter | Unit    | Default   | Meaning                                                    |
 //! |-----------|---------|-----------|------------------------------------------------------------|
 //! | `by`      | word    | `flow`    | what has a queue of its own: `flow`, `path`, `class`       |
-//! | `queues`  | queues  | one each  | hash flows onto so many queues instead (WU router: 64)     |
+//! | `queues`  | queues  | one each  | number of queues onto which flows are hashed (WU: 64)      |
 //! | `quantum` | size    | 1500 B    | what a turn adds to the deficit (WU router: 2048 B)        |
 //! | `weights` | numbers | all 1     | the quantum of queue n is `quantum` times the n-th         |
 //! | `packets` | packets | no limit  | most packets that all queues hold                          |

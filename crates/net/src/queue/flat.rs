@@ -11,7 +11,7 @@
 //! | `parents`   | numbers | required | as of `h-pfq`                                             |
 //! | `weights`   | numbers | all 1    | as of `h-pfq`                                             |
 //! | `period`    | time    | 1 ms     | between traversals of the tree  (ours)                    |
-//! | `every`     | packets | none     | a traversal after so many packets too  (ours: 64 cells)   |
+//! | `every`     | packets | none     | also a traversal after this many packets  (ours: 64)      |
 //! | `pipelined` | flag    | true     | one traversal a period, down with the sums of the last    |
 //! | `packets`   | packets | no limit | most packets that all leaves hold                         |
 //! | `bytes`     | size    | no limit | most bytes that all leaves hold                           |
@@ -105,7 +105,7 @@ pub struct FlatOptions {
     pub tree: Tree,
     /// Between traversals.
     pub period: Duration,
-    /// A traversal after so many packets too.
+    /// Also a traversal after this many packets.
     pub every: Option<u64>,
     /// Whether a traversal goes down with the sums of the last.
     pub pipelined: bool,
@@ -236,7 +236,7 @@ impl Described for FlatWfq {
             TREE_WEIGHTS,
             Param::or("period", ParamKind::Time, "1 ms").is("between traversals of the tree"),
             Param::optional("every", ParamKind::COUNT, "none")
-                .is("traverse after so many packets too"),
+                .is("also traverse after this many packets"),
             Param::or("pipelined", ParamKind::Flag, "true").is("go down with the sums of the last"),
             PACKETS,
             BYTES,

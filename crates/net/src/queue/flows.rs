@@ -4,8 +4,8 @@
 //! packet --> classifier --> queue 3 [ newest | ... | oldest ]      all share one buffer
 //! ```
 //!
-//! With `queues` given, flows are hashed onto that many queues and may share one, as the 64
-//! datagram queues of the Washington University router did; without it each has its own.
+//! With `queues` given, flows are hashed onto that many queues and may share one, as with the 64
+//! datagram queues of the Washington University router; without it each flow has its own.
 
 use super::Site;
 use super::tournament::Tournament;
@@ -13,20 +13,20 @@ use lastmeter_base::kind::{Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet};
 use std::collections::VecDeque;
 
-/// Most queues that one discipline makes; flows beyond share those that are there.
+/// Most queues of one discipline; further flows share these.
 pub(super) const QUEUES_MAX: usize = 1 << 20;
 
 /// What identifies a flow.
 pub(super) const BY: Param = Param::or("by", ParamKind::Choice(&["flow", "path", "class"]), "flow")
-    .is("what has a queue of its own: each flow, each path of the ledger, each class of service");
+    .is("what has a queue of its own: each flow, each path of the ledger or each class of service");
 /// How many queues.
 pub(super) const QUEUES: Param = Param::optional(
     "queues",
     ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 },
     "each has its own",
 )
-.is("so many queues, onto which flows are hashed; classes beyond the last share it");
-/// Shares.
+.is("number of queues onto which flows are hashed; classes beyond the last share it");
+/// Weights.
 pub(super) const WEIGHTS: Param =
     Param::optional("weights", ParamKind::Integers { min: 1, max: WEIGHT_MAX }, "all alike")
         .is("shares of the queues, in their order; those not listed have 1");
@@ -38,7 +38,7 @@ pub(super) const PACKETS: Param = Param::optional("packets", ParamKind::COUNT, "
 /// Room in bytes.
 pub(super) const BYTES: Param =
     Param::optional("bytes", ParamKind::BUFFER, "no limit").is("most bytes that all queues hold");
-/// Room of each.
+/// Room of each queue.
 pub(super) const EACH: Param =
     Param::optional("each", ParamKind::COUNT, "no limit").is("most packets that one queue holds");
 
@@ -68,10 +68,10 @@ impl By {
 pub(super) struct Classifier {
     by: By,
     queues: Option<usize>,
-    /// Keys and their queues where each has its own: open addressing, a power of two.
+    /// Keys and their queues, if each has its own: open addressing, a power of two.
     slots: Vec<(u64, u32)>,
     known: usize,
-    /// The last key and its queue: packets come in trains.
+    /// The last key and its queue: packets arrive in trains.
     last: (u64, u32),
 }
 
@@ -100,7 +100,7 @@ impl Classifier {
         };
         self.queue_of_key(key)
     }
-    /// The queue of whatever has this key.
+    /// The queue of this key.
     #[inline]
     pub(super) fn queue_of_key(&mut self, key: u64) -> usize {
         match self.queues {
@@ -151,7 +151,7 @@ impl Classifier {
     }
 }
 
-/// SplitMix64's finaliser: all bits of the key decide all bits of the hash.
+/// SplitMix64's finaliser: each bit of the key affects all bits of the hash.
 fn hash(key: u64) -> u64 {
     let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -189,10 +189,10 @@ pub(super) fn weight(weights: &[u64], queue: usize) -> u64 {
     weights.get(queue).copied().unwrap_or(1).max(1)
 }
 
-/// Which end of a queue a victim is taken from.
+/// The end of a queue from which packets are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The oldest packet: its sender learns of the loss sooner.
+    /// The oldest packet, so that its sender detects the loss sooner.
     Front,
     /// The newest packet.
     Tail,
@@ -208,7 +208,7 @@ impl End {
     }
 }
 
-/// What the length of a queue is counted in, where queues are compared.
+/// The unit in which the lengths of queues are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Packets.
@@ -230,10 +230,10 @@ impl Unit {
 /// One first-in, first-out queue of many.
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
-    /// With their lengths: to ask for one does not fetch the packet from memory.
+    /// With their lengths, so that reading a length does not fetch the packet from memory.
     packets: VecDeque<(u64, Packet)>,
     bytes: u64,
-    /// When it was served last or began to hold something, as the bank counts.
+    /// When it was last served or became non-empty, in the bank's count.
     served: u32,
 }
 
@@ -273,12 +273,12 @@ pub(super) struct Bank {
     unit: Unit,
     longest: Option<Tournament<u64>>,
     shortest: Option<Tournament<u64>>,
-    /// Times that a queue was served or began to hold something; wraps.
+    /// Number of times that a queue was served or became non-empty; wraps.
     turn: u32,
     victims: VecDeque<(Packet, &'static str)>,
 }
 
-/// Of a rank, below the length.
+/// The position of the length in a rank.
 const TURN_BITS: u32 = 32;
 
 impl Bank {
@@ -301,7 +301,7 @@ impl Bank {
         let shortest = shortest.then(tree);
         Bank { unit, longest: Some(tree()), shortest, ..Bank::new(room) }
     }
-    /// Makes sure that queue `at` is there; returns how many there are.
+    /// Makes sure that queue `at` exists; returns their number.
     #[inline]
     pub(super) fn reach(&mut self, at: usize) -> usize {
         if at >= self.fifos.len() {
@@ -360,7 +360,7 @@ impl Bank {
     fn rank(&mut self, at: usize) {
         let Some(longest) = &mut self.longest else { return };
         let fifo = &self.fifos[at];
-        // A length beyond 32 bits ranks as the longest there is.
+        // A length beyond 32 bits ranks as the greatest.
         let length = fifo.length(self.unit).min(u64::from(u32::MAX - 1));
         let empty = fifo.is_empty();
         let served = u64::from(fifo.served);
@@ -370,22 +370,22 @@ impl Bank {
             shortest.set(at, key(length));
         }
     }
-    /// The longest queue; of equals the one that was served longest ago, which is first in line.
+    /// The longest queue; of equal ones the one that was served longest ago.
     #[inline]
     pub(super) fn longest(&self) -> Option<usize> {
         self.longest.as_ref()?.winner()
     }
-    /// The length of the shortest queue that holds something, but for `at`.
+    /// The length of the shortest non-empty queue other than `at`.
     pub(super) fn shortest_except(&self, at: usize) -> Option<u64> {
         self.shortest.as_ref()?.best_except(at).map(|key| key >> TURN_BITS)
     }
-    /// Drops a packet of queue `at`, to be handed back by [`Bank::dropped`].
+    /// Drops a packet of queue `at`, to be returned by [`Bank::dropped`].
     pub(super) fn drop_from(&mut self, at: usize, end: End, reason: &'static str) {
         if let Some(packet) = self.take(at, end) {
             self.victims.push_back((packet, reason));
         }
     }
-    /// Hands back a packet that was never, or is no longer, in a queue.
+    /// Returns a packet that was never, or is no longer, in a queue.
     pub(super) fn discard(&mut self, packet: Packet, reason: &'static str) {
         self.victims.push_back((packet, reason));
     }
@@ -395,8 +395,8 @@ impl Bank {
     }
 }
 
-/// Methods of [`Queue`](super::Queue) as every discipline has them that keeps all its packets in a
-/// [`Bank`], its field `bank`; `ready_at` is that of the work-conserving ones.
+/// Methods of [`Queue`](super::Queue) for disciplines that keep all their packets in a
+/// [`Bank`], their field `bank`; `ready_at` is that of work-conserving ones.
 macro_rules! of_bank {
     (ready_at) => {
         #[inline]
@@ -426,7 +426,7 @@ macro_rules! of_bank {
 }
 pub(super) use of_bank;
 
-/// Queues that take turns: a ring from which any of them can leave.
+/// Round robin between queues: a ring that any of them can leave.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     links: Vec<Link>,
@@ -441,7 +441,7 @@ struct Link {
 }
 
 impl Ring {
-    /// Whose turn it is.
+    /// The queue whose turn it is.
     #[inline]
     pub(super) fn head(&self) -> Option<usize> {
         self.head
@@ -451,7 +451,7 @@ impl Ring {
     pub(super) fn rotate(&mut self) {
         self.head = self.head.map(|head| self.links[head].next);
     }
-    /// `at` joins as the last to have a turn.
+    /// `at` joins at the end.
     #[inline]
     pub(super) fn join(&mut self, at: usize) {
         if at >= self.links.len() {
@@ -467,7 +467,7 @@ impl Ring {
         self.links[next].previous = at;
         self.head.get_or_insert(at);
     }
-    /// `at` leaves; if it was its turn, that passes on.
+    /// `at` leaves; if it was its turn, the turn passes on.
     #[inline]
     pub(super) fn leave(&mut self, at: usize) {
         let Link { next, previous, inside } = self.links[at];

@@ -8,7 +8,7 @@
 //!
 //! | Parameter  | Unit    | Default | Meaning                                                     |
 //! |------------|---------|---------|-------------------------------------------------------------|
-//! | `queues`   | queues  | 1024    | flows are hashed onto so many  (§5.2)                       |
+//! | `queues`   | queues  | 1024    | number of queues onto which flows are hashed  (§5.2)        |
 //! | `by`       | word    | `flow`  | what is hashed                                              |
 //! | `quantum`  | size    | 1514 B  | bytes of a turn  (§5.2)                                     |
 //! | `target`   | time    | 5 ms    | of CoDel  (§5.2)                                            |
@@ -42,7 +42,7 @@ use std::collections::VecDeque;
 pub struct FqCodelOptions {
     /// What is hashed.
     pub by: By,
-    /// Onto so many queues, or one each.
+    /// The number of queues; `None`: one for each flow.
     pub queues: Option<usize>,
     /// Bytes of a turn.
     pub quantum: Bytes,
@@ -185,7 +185,7 @@ impl Described for FqCodel {
         params: &[
             BY,
             Param::or("queues", ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 }, "1024")
-                .is("so many queues, onto which flows are hashed"),
+                .is("number of queues onto which flows are hashed"),
             Param { default: Fallback::Written("1514 B"), ..QUANTUM },
             TARGET,
             INTERVAL,

@@ -281,7 +281,7 @@ mod tests {
     fn at(us: u64) -> Time {
         Time::START + Duration::from_us(us)
     }
-    /// Who is sent in each slot, while `active` never run empty.
+    /// The class sent in each slot, while `active` are always backlogged.
     fn sent(frames: Frames, active: &[u32], slots: u64) -> Vec<Option<u32>> {
         let mut queue = hrr(frames);
         active.iter().for_each(|&flow| queue.enqueue(at(0), packet(flow, 1000)).unwrap());

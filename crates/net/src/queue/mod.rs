@@ -1,10 +1,10 @@
-//! Queue disciplines: what is kept, and what is sent next.
+//! Queue disciplines: which packets are kept, and which is sent next.
 //!
 //! To add one: write its file, with its [`Page`] and [`Described::build`], and its line in
 //! [`KINDS`].
 
-/// A page's example: packets with Poisson arrivals wait for a line of 10 Mbit/s in the queue given. They
-/// use nine tenths of the line, if no other rate is given.
+/// A page's example: packets with Poisson arrivals wait for a line of 10 Mbit/s in the given queue. Their
+/// load is 0.9, if no other rate is given.
 macro_rules! one_queue {
     ($queue:literal) => {
         one_queue!($queue, "9 Mbit/s")
@@ -89,14 +89,14 @@ use lastmeter_engine::site::{Names, Site as NodeSite};
 use lastmeter_engine::{Element, ResourceId};
 use std::any::TypeId;
 
-/// What whoever serves a queue calls what it refuses.
-const FULL: (&str, &str) = ("full", "packets that came when it had no room");
-/// The same, where other packets make room.
+/// The drop reason for packets that a queue refuses.
+const FULL: (&str, &str) = ("full", "packets that arrived when it was full");
+/// The same for queues that drop other packets to make room.
 const LONG: (&str, &str) = ("full", "packets longer than the whole buffer");
 
-/// The parameter of whoever serves a queue.
+/// The parameter of links and stations for the length of their queue.
 pub const LENGTH: Param = Param::or("queue-length", ParamKind::Flag, "false")
-    .is("whether the ledger has for how long the queue had which length: mean and quantiles");
+    .is("whether the ledger has the length of the queue over time: mean and quantiles");
 
 /// Every queue discipline that experiments can name.
 pub static KINDS: &[Kind] = &[
@@ -133,27 +133,27 @@ pub static KINDS: &[Kind] = &[
 ///
 /// It takes `now` as an argument and owns no timer; the element that serves it does.
 pub trait Queue: Send {
-    /// Stores the packet, or gives it back: the caller counts and traces the drop.
+    /// Stores the packet, or returns it: the caller counts and traces the drop.
     ///
     /// # Errors
-    /// The packet, where there is no room for it.
+    /// The packet, if there is no room for it.
     fn enqueue(&mut self, now: Time, packet: Packet) -> Result<(), Packet>;
     /// The next packet, if one may go now.
     fn dequeue(&mut self, now: Time) -> Option<Packet>;
-    /// When `dequeue` could next succeed. `None`: not before another `enqueue`.
+    /// When `dequeue` could next succeed; `None`: not before another `enqueue`.
     fn ready_at(&self, now: Time) -> Option<Time>;
     /// How many packets it holds.
     fn packets(&self) -> u64;
     /// How many bytes they have.
     fn bytes(&self) -> Bytes;
-    /// A packet that the discipline has dropped on its own since the last call, and why: the
-    /// victim of another's arrival, or of a standing queue. The server of the queue calls this
-    /// after each `enqueue` and `dequeue` until nothing is left, and counts and traces the drops.
+    /// A packet that the discipline itself has dropped since the last call, and why: to make room for
+    /// another, or because of a standing queue. The server of the queue calls this after each `enqueue`
+    /// and `dequeue` until nothing is left, and counts and traces the drops.
     #[inline]
     fn dropped(&mut self) -> Option<(Packet, &'static str)> {
         None
     }
-    /// Tells what it has counted, under the names that its page explains.
+    /// Reports its counters, under the names explained on its page.
     fn counts(&self, _count: &mut dyn FnMut(&'static str, u64)) {}
 }
 
@@ -195,17 +195,17 @@ pub trait Described: Queue + Sized + 'static {
             of: TypeId::of::<Self>,
         },
     };
-    /// Whether values that each fit their parameters fit each other.
+    /// Whether values that are each valid are consistent.
     ///
     /// # Errors
-    /// Where they do not: which is wrong, and what would be right.
+    /// If they are not: which is wrong, and what would be right.
     fn fit(_values: &Values) -> Result<(), Misfit> {
         Ok(())
     }
-    /// Makes one from its parameters, which [`Described::fit`], for the place where it will stand.
+    /// Makes one for a site from its parameters, which [`Described::fit`].
     fn build(values: &Values, site: &Site<'_>) -> Self;
-    /// A server of this very queue, because calls through a pointer would cost each hop more than the
-    /// queue does.
+    /// A server for this type of queue: calls through a pointer would cost each hop more than the queue
+    /// does.
     fn serve(
         values: &Values,
         site: &Site<'_>,
@@ -218,22 +218,22 @@ pub trait Described: Queue + Sized + 'static {
     }
 }
 
-/// Where a queue will stand.
+/// The surroundings of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
-    /// By how much every limit is changed.
+    /// The factor on every limit.
     pub buffers: Buffers,
-    /// How fast it will be served, where that is a constant rate.
+    /// The rate at which it will be served, if that is constant.
     pub rate: Option<Rate>,
-    /// Line time for each packet that is not part of it.
+    /// Line time of each packet beyond its length.
     pub framing: Bytes,
-    /// What has been promised to flows that will pass it.
+    /// The promises to flows that pass it.
     pub promises: &'a [Promise],
-    /// The experiment's.
+    /// The seed of the experiment.
     pub seed: u64,
-    /// Of the element that serves it.
+    /// The name of the element that serves it.
     pub name: &'a str,
-    /// Whether to record how long it has which length.
+    /// Whether to record its length over time.
     pub records_length: bool,
 }
 
@@ -263,8 +263,8 @@ impl Site<'_> {
     }
 }
 
-/// What admission has promised to a flow on one link of its way. Its packets carry their deadline at
-/// the end of the way; here they come in and are due so much before that.
+/// What admission control has promised to a flow on one link of its route. Its packets carry their deadline at
+/// the end of the route; here they arrive and are due this long before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// The path of the ledger.
@@ -277,7 +277,7 @@ pub struct Promise {
     pub due: Duration,
 }
 
-/// By how much every limit of a queue is changed, to see what larger buffers would buy.
+/// The factor on every limit of a queue, to predict what larger buffers would bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// Limits are multiplied by this.
@@ -296,7 +296,7 @@ impl Buffers {
         Buffers { numerator, denominator }
     }
 
-    /// `limit` changed, at least 1; where there is no limit there still is none.
+    /// The changed `limit`, at least 1; no limit stays no limit.
     pub fn scale(self, limit: u64) -> u64 {
         if limit == u64::MAX {
             return limit;
@@ -306,7 +306,7 @@ impl Buffers {
     }
 }
 
-/// What makes queues of a kind.
+/// Makes queues of a kind.
 pub struct Maker {
     build: fn(&Values, &Site<'_>) -> Box<dyn Queue>,
     serve: fn(&Values, &Site<'_>, Service, StageId, ResourceId) -> Box<dyn Element>,

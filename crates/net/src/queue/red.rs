@@ -19,26 +19,26 @@
 //! | `weight`      | 1       | 0.002    | w, of the present length in the mean                 |
 //! | `gentle`      | flag    | true     | rise to 1 between `max` and twice `max`              |
 //! | `wait`        | flag    | true     | leave at least 1/p packets between drops (ns-2)      |
-//! | `full-counts` | flag    | false    | a drop for want of room too starts the count anew    |
+//! | `full-counts` | flag    | false    | a drop because it is full restarts the count, too    |
 //! | `by-length`   | flag    | false    | probability in proportion to a packet's length       |
-//! | `ecn`         | flag    | false    | mark instead of dropping where both ends understand  |
+//! | `ecn`         | flag    | false    | mark instead of dropping if both ends support it     |
 //! | `typical`     | size    | 1500 B   | packet of `by-length`, and of the time s when idle   |
 //! | `packets`     | packets | no limit | most packets that it holds                           |
 //! | `bytes`       | size    | no limit | most bytes that it holds                             |
 //!
-//! `min` and `max` grow with the buffers in a what-if. A full buffer refuses, whatever the mean. Byte
-//! mode of the paper (§6) is `min-bytes`, `max-bytes` and `by-length` together; each helps alone too.
+//! `min` and `max` grow with the buffers in a what-if. A full buffer refuses, whatever the mean. The
+//! paper's byte mode (§6) is `min-bytes`, `max-bytes` and `by-length` together; each can be used alone.
 //!
 //! Source: Floyd & Jacobson, Random Early Detection Gateways, IEEE/ACM ToN 1(4), 1993, §4 and §7;
-//! gentle: Floyd, 2000; wait: ns-2 `red.cc`. Deviations: after a drop `count` starts from -1 as it
-//! does at first; the paper's figure sets 0, which makes gaps uniform on 1 to 1/p - 1, not on 1 to
-//! 1/p as its §7 derives. With `wait` it is 0 as in ns-2: gaps are uniform on 1/p to 2/p - 1. A drop
-//! for want of room leaves `count` as it is (the paper's figure has none; so does ns-3); with
-//! `full-counts` it is as after an early drop (ns-2, unless its `ns1_compat_` is set). Whoever finds
-//! at most one packet waiting is kept whatever the mean, as in ns-2 and ns-3: a mean that lags
-//! behind is no reason to let the link run dry. Marks need `ecn`; above `max` (or twice `max`) drops
-//! stay drops (RFC 3168 §7). Time s of a typical packet is that at the link's rate, or at 1 Gbit/s
-//! where it has none.
+//! gentle: Floyd, 2000; wait: ns-2 `red.cc`. Deviations: after a drop `count` restarts from -1, as
+//! initially; the paper's figure sets 0, which makes gaps uniform on 1 to 1/p - 1, not on 1 to
+//! 1/p as derived in its §7. With `wait` it is 0 as in ns-2: gaps are uniform on 1/p to 2/p - 1. A drop
+//! because it is full leaves `count` unchanged (the paper's figure has none; so does ns-3); with
+//! `full-counts` it is as after an early drop (ns-2, unless its `ns1_compat_` is set). A packet that finds
+//! at most one other waiting is kept whatever the mean, as in ns-2 and ns-3: a mean that lags
+//! behind is no reason to let the link idle. Marks need `ecn`; above `max` (or twice `max`) drops
+//! stay drops (RFC 3168 §7). The time s of a typical packet is that at the link's rate, or at 1 Gbit/s
+//! if it has none.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, Unit, of_bank};
 use super::{Described, FULL, Queue, Site};
@@ -49,42 +49,42 @@ use lastmeter_base::{Bytes, Duration, Ecn, Packet, Rate, Stream, Time};
 /// Parameters of RED; see the table above.
 #[derive(Clone, Debug)]
 pub struct RedOptions {
-    /// What lengths are counted in.
+    /// The unit of lengths.
     pub unit: Unit,
     /// Mean length below which nothing is dropped.
     pub min: f64,
     /// Mean length at which `probability` is reached.
     pub max: f64,
-    /// Of a drop just below `max`.
+    /// Probability of a drop just below `max`.
     pub probability: f64,
-    /// Of the present length in the mean.
+    /// Weight of the present length in the mean.
     pub weight: f64,
     /// Whether it rises to 1 between `max` and twice `max`.
     pub gentle: bool,
     /// Whether drops are at least 1/p packets apart.
     pub wait: bool,
-    /// Whether a drop for want of room starts the count anew.
+    /// Whether a drop because it is full restarts the count.
     pub full_counts: bool,
-    /// Whether long packets are likelier to be dropped.
+    /// Whether long packets are more likely to be dropped.
     pub by_length: bool,
     /// Whether packets are marked.
     pub ecn: bool,
-    /// The length that `by_length` compares with.
+    /// The reference length of `by_length`.
     pub typical: Bytes,
-    /// What a typical packet takes to send: s.
+    /// The transmission time of a typical packet: s.
     pub typical_time: Duration,
     /// The hard limit.
     pub room: Room,
 }
 
-/// With this many packets waiting or fewer, none is dropped early (ns-2).
+/// With at most this many packets waiting, none is dropped early (ns-2).
 const SPARED: u64 = 1;
 
 /// What happens to an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Keep,
-    /// Early, so that a mark would do as well.
+    /// Early, so that a mark would do.
     Early,
     /// The mean is too long for a mark.
     Forced,
@@ -110,7 +110,7 @@ pub struct Red {
     random: Stream,
     /// Mean length in the unit of the options.
     mean: f64,
-    /// Packets since the last drop; -1 where there was none.
+    /// Packets since the last drop; -1 before the first.
     count: i64,
     /// Since when it has been empty.
     idle_since: Option<Time>,
@@ -139,7 +139,7 @@ impl RedOptions {
 }
 
 impl Red {
-    /// Empty, drawing from `random`.
+    /// An empty queue that draws from `random`.
     pub fn new(options: RedOptions, random: Stream) -> Red {
         let mut bank = Bank::new(options.room);
         bank.reach(0);
@@ -212,7 +212,7 @@ impl Red {
 }
 
 impl Red {
-    /// What lengths are counted in, and both limits.
+    /// The unit of lengths, and both limits.
     fn limits(values: &Values) -> (Unit, f64, f64) {
         let size = |name| values.given::<Bytes>(name).map(|size| size.0 as f64);
         match (size(MIN_BYTES), size(MAX_BYTES)) {
@@ -262,10 +262,10 @@ impl Queue for Red {
     }
 }
 
-/// Whether congestion marks.
+/// Whether packets are marked.
 pub(super) const ECN: Param = Param::or("ecn", ParamKind::Flag, "false")
-    .is("mark packets whose ends understand marks, instead of dropping them");
-/// A count that all marking disciplines have.
+    .is("mark packets instead of dropping them, if both ends support it");
+/// A counter of all marking disciplines.
 pub(super) const MARKED: (&str, &str) = ("marked", "packets that were marked, not dropped");
 
 impl Described for Red {
@@ -285,9 +285,9 @@ impl Described for Red {
             Param::or("gentle", ParamKind::Flag, "true").is("rise to 1 between `max` and twice it"),
             Param::or("wait", ParamKind::Flag, "true").is("at least 1/p packets between drops"),
             Param::or("full-counts", ParamKind::Flag, "false")
-                .is("a drop for want of room too starts the count anew, as in ns-2"),
+                .is("a drop because it is full restarts the count, too, as in ns-2"),
             Param::or("by-length", ParamKind::Flag, "false")
-                .is("long packets are likelier dropped"),
+                .is("long packets are more likely to be dropped"),
             ECN,
             Param::or("typical", ParamKind::PACKET, "1500 B").is("length of a typical packet"),
             PACKETS,
@@ -297,7 +297,7 @@ impl Described for Red {
         deviations: &[
             "`count` restarts from -1 after a drop, so that gaps are uniform on 1 to 1/p (§7); \
              with `wait` from 0, as in ns-2.",
-            "Whoever finds at most one packet waiting is kept, as in ns-2 and ns-3.",
+            "A packet that finds at most one other waiting is kept, as in ns-2 and ns-3.",
         ],
         counters: &[MARKED],
         drops: &[FULL, ("red", "packets dropped because of the mean length")],

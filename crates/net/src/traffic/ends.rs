@@ -57,7 +57,7 @@ fn senders(ends: &mut Ends<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// One sink, and a responder for each traffic.
+/// One sink for all, and a responder for each traffic.
 fn receivers(ends: &mut Ends<'_>) -> Result<(), Error> {
     let host = ends.site.name;
     let mut sunk: Vec<(PathId, Option<FlowId>)> = Vec::new();

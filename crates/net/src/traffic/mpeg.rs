@@ -22,7 +22,7 @@ const PAGE: &Page = &Page {
         Param::or("interval", ParamKind::Time, "33 ms").is("from one frame to the next"),
         Param::or("packet", ParamKind::PACKET, "1500 B")
             .is("longest packet; a frame's come at once"),
-        Param::or("frames", FRAMES, "21600").is("after so many it begins again"),
+        Param::or("frames", FRAMES, "21600").is("number of frames after which they repeat"),
         Param::or("film", ParamKind::Integer { min: 0, max: 1 << 32 }, "1").is("another film"),
         Param::or("from", ParamKind::Integer { min: 0, max: 1 << 20 }, "0").is("its first frame"),
     ],

@@ -1,4 +1,4 @@
-//! Poisson: packets that know nothing of one another.
+//! Poisson: packets independent of one another.
 
 use super::{Maker, Setting, Traffic, gap, packets, sizes};
 use crate::source::Pattern;

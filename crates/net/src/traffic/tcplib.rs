@@ -44,7 +44,7 @@ const PAGE: &Page = &Page {
         "Only tcplib's silences of telnet are its own table; items are log-normal, cut off at four \
          standard deviations.",
         "One direction: what the other end says is not there.",
-        "Packets come whatever becomes of them: there is no TCP below.",
+        "There is no TCP below: packets are sent whether or not others arrive.",
     ],
     counters: &[("sent", "packets made")],
     example: one_way! {
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// Shares of a normal distribution below so many standard deviations, from -3 to 4.
+/// Shares of a normal distribution below this many standard deviations, from -3 to 4.
 const NORMAL: [f64; 8] = [0.0013, 0.0228, 0.1587, 0.5, 0.8413, 0.9772, 0.9987, 1.0];
 
 macro_rules! log_normal {
@@ -143,7 +143,7 @@ pub const SHARES: [(Application, u64); 4] = [
 /// One conversation: what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conversation {
-    /// Whose it is.
+    /// Its application.
     pub application: Application,
     /// Packets of telnet, bytes of all others.
     left: u64,
