@@ -494,6 +494,14 @@ impl Provenance {
 }
 
 impl Ledger {
+    /// What packets balance to, in words.
+    pub(crate) fn equation(&self) -> &'static str {
+        match self.warm_up {
+            None => "offered = delivered + dropped + held",
+            Some(_) => "offered + in flight after the warm-up = delivered + dropped + held",
+        }
+    }
+
     /// The account of a run over `duration` seconds: the only constructor. It computes the residual of latency;
     /// the residual of packets, and all that follows from other runs, is added by the caller.
     ///

@@ -113,10 +113,11 @@ pub(super) fn provenance(ledger: &Ledger, out: &mut String) {
     out.push_str(
         "<section aria-label=\"Balance and provenance\">\n<h2>Balance and provenance</h2>\n",
     );
+    let equation = ledger.equation();
     let latency = time_figure(balance.latency_residual, "mean latency less the sum of stage means");
     out.push_str(&format!(
-        "<p>Stages sum to the mean latency: residual {latency}. Packets offered = delivered + \
-         dropped + held: residual {}.</p>\n",
+        "<p>Stages sum to the mean latency: residual {latency}. Packets {equation}: residual \
+         {}.</p>\n",
         balance.packets_residual
     ));
     if !ledger.notes.is_empty() {

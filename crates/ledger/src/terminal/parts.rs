@@ -328,7 +328,7 @@ pub(super) fn footer(style: &Style, ledger: &Ledger, out: &mut String) {
     out.push('\n');
     let balance = &ledger.balance;
     let (latency, packets) = (balance.latency_residual, balance.packets_residual);
-    let equation = "offered = delivered + dropped + held";
+    let equation = ledger.equation();
     let words = format!(
         "Stages sum to the mean latency: residual {}. Packets, {equation}: residual {packets}.",
         if latency == 0.0 { "0".to_owned() } else { figures::time(latency) },
