@@ -26,8 +26,8 @@ def test_every_verb_of_the_program_has_its_function() -> None:
     verbs = set(re.findall(r"^  (\w+) ", commands, flags=re.M)) - {"help"}
     assert {"run", "sweep", "repro", "why"} <= verbs
     functions = {"run": "load"}
-    # Commands that serve until stopped are started with `lm.command`.
-    servers = {"serve", "router", "disk", "display", "camera"}
+    # Commands that serve until stopped, or start the daemon, are started with `lm.command`.
+    servers = {"serve", "router", "disk", "display", "camera", "plugin"}
     missing = {verb for verb in verbs - servers if not hasattr(lm, functions.get(verb, verb))}
     assert not missing, "each needs a function in python/lastmeter, its test, and its line in README"
     assert lm.command(["kinds", "drop-tail"])[0] == 0
