@@ -28,7 +28,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &["base", "wire", "engine", "ledger", "net", "lan", "live", "lab", "repro", "judge", "why"],
     ),
-    ("daemon", &["base", "ledger", "plugin"]),
+    ("device", &["base", "wire", "live", "plugin", "ledger"]),
+    ("daemon", &["base", "ledger", "live", "plugin", "device"]),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),
 ];
 
@@ -36,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PYTHON: &str = "python";
 
 /// Crates that may read clocks, start threads and open files and sockets.
-const WORLDLY: &[&str] = &["live", "cli", "daemon", "python"];
+const WORLDLY: &[&str] = &["live", "device", "cli", "daemon", "python"];
 /// Crates that may hold `unsafe`.
 const UNSAFE: &[&str] = &["live"];
 

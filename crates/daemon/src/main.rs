@@ -3,6 +3,7 @@
 //! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
 
 mod plugin;
+mod sandbox;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;

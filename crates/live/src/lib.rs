@@ -11,6 +11,7 @@
 //! | `stages`    | the cost of each stage, by leaving it out                                    |
 //! | `observe`   | what limited another program's connections                                   |
 //! | `limit`     | which side and resource limited it, or that the data are inconclusive        |
+//! | `control`   | a Unix socket on which a running daemon is asked and told                     |
 //! | `clock`     | the wall clock on which a graph runs                                         |
 //! | `port`      | interfaces as elements: TAP, AF_PACKET, AF_XDP                               |
 //! | `site`      | the hosts of a live run, and their removal                                   |
@@ -27,6 +28,7 @@ pub mod blast;
 pub mod calibrate;
 mod channel;
 pub mod clock;
+pub mod control;
 pub mod cores;
 pub mod counters;
 mod error;

@@ -22,6 +22,7 @@ pub mod host;
 pub mod index;
 pub mod instance;
 pub mod request;
+pub mod setting;
 mod state;
 pub mod store;
 pub mod trust;

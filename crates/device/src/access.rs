@@ -1,0 +1,199 @@
+//! Who may use a device, and the owner's policies for each: read from the device's file.
+//!
+//! ```toml
+//! [clients.alice]
+//! token = "a long secret"            # whoever shows it is alice
+//! policies = ["first half"]          # in front of every request of hers
+//! number = 7                         # what policies see as the initiator or client; else counted
+//!
+//! [clients.anyone]                   # whoever shows nothing; without this entry they are refused
+//! policies = ["read only"]
+//!
+//! [policies."read only"]
+//! expression = "(read-only)"
+//! ```
+
+use lastmeter_base::Time;
+use lastmeter_plugin::Kind;
+use lastmeter_plugin::chain::{Chain, POLICIES_MAX};
+use lastmeter_plugin::host::{Host, MODULE_LEN_MAX};
+use lastmeter_plugin::setting::Setting;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The name of those who show nothing.
+pub const ANYONE: &str = "anyone";
+/// A token shorter than this could be guessed.
+pub const TOKEN_LEN_MIN: usize = 12;
+/// The most clients that a file names.
+pub const CLIENTS_MAX: usize = 100_000;
+
+/// A client as the file has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Client {
+    /// Whoever shows it is this client.
+    pub token: Option<String>,
+    /// The secret of protocols that ask for a proof of it (CHAP, VNC); the token if absent.
+    pub secret: Option<String>,
+    /// Names of policies, in order.
+    pub policies: Vec<String>,
+    /// What policies see.
+    pub number: Option<u32>,
+}
+
+/// The part of a device's file that says who may do what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Table {
+    /// By name.
+    pub clients: BTreeMap<String, Client>,
+    /// By name.
+    pub policies: BTreeMap<String, Setting>,
+}
+
+/// Clients and policies that were checked.
+#[derive(Clone)]
+pub struct Access {
+    table: Table,
+    folder: PathBuf,
+    kind: Kind,
+    host: Arc<Host>,
+}
+
+impl Access {
+    /// Checks each client and makes each chain once, so that a mistake is found when the device starts.
+    /// Modules lie in `folder`.
+    pub fn new(table: Table, folder: &Path, kind: Kind, host: Arc<Host>) -> Result<Access, String> {
+        if table.clients.len() > CLIENTS_MAX {
+            return Err(format!("more than {CLIENTS_MAX} clients"));
+        }
+        let mut tokens = BTreeMap::new();
+        for (name, client) in &table.clients {
+            if let Some(token) = &client.token {
+                if token.len() < TOKEN_LEN_MIN {
+                    return Err(format!(
+                        "clients.{name}: a token has at least {TOKEN_LEN_MIN} characters"
+                    ));
+                }
+                if let Some(other) = tokens.insert(token, name) {
+                    return Err(format!("clients.{name}: its token is that of {other}"));
+                }
+            } else if name != ANYONE && client.secret.is_none() {
+                return Err(format!("clients.{name}: give a `token` or a `secret`"));
+            }
+        }
+        let access = Access { table, folder: folder.to_owned(), kind, host };
+        for name in access.table.clients.keys() {
+            access.chain(name, Time::from_ps(0)).map_err(|why| format!("clients.{name}: {why}"))?;
+        }
+        Ok(access)
+    }
+    /// Everybody may do everything: a device without owner, for tests and measurements.
+    pub fn open(kind: Kind, host: Arc<Host>) -> Access {
+        let clients = BTreeMap::from([(ANYONE.to_owned(), Client::default())]);
+        let table = Table { clients, ..Table::default() };
+        Access { table, folder: PathBuf::new(), kind, host }
+    }
+    /// A client by its name.
+    pub fn client(&self, name: &str) -> Option<&Client> {
+        self.table.clients.get(name)
+    }
+    /// Names of all clients.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.table.clients.keys().map(String::as_str)
+    }
+    /// Whose token it is. Each token is compared in full, whatever it begins with.
+    pub fn shown(&self, token: &str) -> Option<&str> {
+        let same = |client: &Client| client.token.as_deref().is_some_and(|own| equal(own, token));
+        self.table.clients.iter().fold(
+            None,
+            |found, (name, client)| {
+                if same(client) { Some(name.as_str()) } else { found }
+            },
+        )
+    }
+    /// What policies see as the number of a client: its own, or its place among the names.
+    pub fn number(&self, name: &str) -> u32 {
+        let place = self.table.clients.keys().position(|own| own == name).unwrap_or(0);
+        let own = self.client(name).and_then(|client| client.number);
+        own.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX))
+    }
+    /// A client's policies with memory of their own. A client without policies has an empty chain, which allows all.
+    pub fn chain(&self, name: &str, now: Time) -> Result<Chain, String> {
+        let client = self.client(name).ok_or(format!("nobody is called {name:?}"))?;
+        let mut chain = Chain::default();
+        for policy in &client.policies {
+            let setting = self.table.policies.get(policy).ok_or_else(|| {
+                let known: Vec<&str> = self.table.policies.keys().map(String::as_str).collect();
+                format!("no policy is called {policy:?}; there are: {}", known.join(", "))
+            })?;
+            let mut setting = setting.clone();
+            setting.name.get_or_insert(policy.clone());
+            let seed = u64::from(self.number(name));
+            let read = |file: &str| read_module(&self.folder.join(file));
+            let made = setting.policy(&self.host, self.kind, seed, now, &read)?;
+            if !chain.push(made) {
+                return Err(format!("more than {POLICIES_MAX} policies"));
+            }
+        }
+        Ok(chain)
+    }
+}
+
+/// Reads a module of at most [`MODULE_LEN_MAX`] bytes.
+pub fn read_module(path: &Path) -> Result<Vec<u8>, String> {
+    let place = |error| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(place)?;
+    let mut bytes = Vec::new();
+    file.take(MODULE_LEN_MAX as u64 + 1).read_to_end(&mut bytes).map_err(place)?;
+    if bytes.len() > MODULE_LEN_MAX {
+        return Err(format!("{}: more than {MODULE_LEN_MAX} bytes", path.display()));
+    }
+    Ok(bytes)
+}
+
+/// Compares all bytes, so that the time taken says nothing about where two texts differ.
+fn equal(one: &str, other: &str) -> bool {
+    let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
+    one.len() == other.len() && differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_plugin::host::Limits;
+
+    fn access(text: &str) -> Result<Access, String> {
+        let host = Host::new(Limits { instances: 2, ..Limits::default() }).expect("a host");
+        let table = toml::from_str(text).expect("a table");
+        Access::new(table, Path::new("."), Kind::Block, Arc::new(host))
+    }
+
+    #[test]
+    fn a_client_is_known_by_its_token() {
+        let text = "[clients.alice]\ntoken = 'twelve or more'\npolicies = ['half']\n\
+            [policies.half]\nexpression = '(within lba 0 8)'\n";
+        let access = access(text).expect("checked");
+        assert_eq!(access.shown("twelve or more"), Some("alice"));
+        assert_eq!(access.shown("twelve or mora"), None);
+        assert_eq!(access.shown(""), None);
+        let chain = access.chain("alice", Time::from_ps(0)).expect("a chain");
+        assert_eq!((chain.len(), chain.name(0)), (1, Some("half")));
+        assert!(access.chain(ANYONE, Time::from_ps(0)).is_err(), "nobody said that anyone may");
+    }
+
+    #[test]
+    fn mistakes_are_found_when_the_device_starts() {
+        let wrong = |text: &str| access(text).err().expect("an error");
+        assert!(wrong("[clients.a]\ntoken = 'short'").contains("at least 12"));
+        assert!(wrong("[clients.a]").contains("clients.a: give a `token`"));
+        let two = "[clients.a]\ntoken = 'twelve or more'\n[clients.b]\ntoken = 'twelve or more'";
+        assert!(wrong(two).contains("clients.b: its token is that of a"));
+        let none = "[clients.anyone]\npolicies = ['x']\n[policies.y]\nexpression = '(allow)'";
+        assert!(wrong(none).contains("no policy is called \"x\"; there are: y"));
+    }
+}
