@@ -17,6 +17,7 @@
 //! | `site`      | the hosts of a live run, and their removal                                   |
 //! | `session`   | a live run except for its graph                                              |
 //! | `blast`     | traffic between agents on several hosts, under remote control                |
+//! | `dataplane` | a router's ports: frames shared with the kernel, its programs, its neighbours   |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //!
 //! Everything is measured at privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage.
@@ -31,6 +32,7 @@ pub mod clock;
 pub mod control;
 pub mod cores;
 pub mod counters;
+pub mod dataplane;
 mod error;
 mod fit;
 pub mod flood;

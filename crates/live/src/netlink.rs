@@ -73,7 +73,7 @@ impl Message {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    fn finish(mut self, flags: u16, sequence: u32) -> Vec<u8> {
+    pub(crate) fn finish(mut self, flags: u16, sequence: u32) -> Vec<u8> {
         let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | flags;
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
         let len = self.bytes.len() as u32;

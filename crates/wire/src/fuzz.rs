@@ -16,7 +16,7 @@ use crate::internet::checksum::{self, Sum};
 use crate::internet::embedded::Embedded;
 use crate::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use crate::routes::{self, ROUTES_MAX, Routes};
-use crate::{atp, dtp, jetstream, myrinet, token};
+use crate::{atp, dtp, jetstream, myrinet, netlink, token};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 
 /// One entry point.
@@ -57,6 +57,7 @@ targets!(
     fuzz_dtp,
     fuzz_atp,
     fuzz_myrinet,
+    fuzz_netlink,
     fuzz_token,
     fuzz_ethernet,
     fuzz_arp,
@@ -327,6 +328,21 @@ pub fn fuzz_myrinet(data: &[u8]) {
     if let Ok(parsed) = myrinet::Packet::parse(&packet) {
         let again = myrinet::emit(&[], parsed.packet_type, parsed.payload);
         assert_eq!(again, Ok(packet.clone()));
+    }
+}
+
+/// Netlink messages and FPM frames: prefixes have no bits beyond their length, and gateways are few.
+pub fn fuzz_netlink(input: &[u8]) {
+    let check = |message| {
+        if let netlink::Message::Route(_, route) = message {
+            assert_eq!(route.prefix, netlink::masked(route.prefix, route.len));
+            assert!(route.gateways.len() <= netlink::GATEWAYS_MAX);
+        }
+    };
+    let _ = netlink::each(input, check);
+    if let Ok(Some((messages, len))) = netlink::fpm(input) {
+        assert_eq!(messages.len() + netlink::FPM_HEADER_LEN, len);
+        let _ = netlink::each(messages, check);
     }
 }
 

@@ -77,6 +77,14 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.start.add(at), len) }
     }
 
+    /// Bytes that the kernel has handed to us, to be changed.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
+        self.check(at, len);
+        // SAFETY: as for `bytes`; `self` is borrowed alone, so no other reference of ours overlaps.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(at), len) }
+    }
+
     /// Copies into a range that the kernel does not use at present.
     #[inline]
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
@@ -221,6 +229,24 @@ pub(crate) fn bind_xdp(fd: BorrowedFd<'_>, index: u32, mode: u16) -> io::Result<
         sxdp_ifindex: index,
         sxdp_queue_id: 0,
         sxdp_shared_umem_fd: 0,
+    };
+    sys::bind(fd, &address)
+}
+
+/// Binds an AF_XDP socket to queue 0 of interface `index`, in copy mode; with the memory of another, if given.
+pub(crate) fn bind_xdp_shared(
+    fd: BorrowedFd<'_>,
+    index: u32,
+    other: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    const SHARED: u16 = 1 << 0;
+    const COPY: u16 = 1 << 1;
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: if other.is_some() { SHARED } else { COPY },
+        sxdp_ifindex: index,
+        sxdp_queue_id: 0,
+        sxdp_shared_umem_fd: other.map_or(0, |other| other.as_raw_fd() as u32),
     };
     sys::bind(fd, &address)
 }

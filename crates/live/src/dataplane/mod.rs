@@ -1,0 +1,15 @@
+//! What a router needs of the kernel: its ports' frames without copies of ours, a program that sorts them, and the state of
+//! its links, neighbours and routes.
+//!
+//! ```text
+//! interface --> program --> kernel (ARP, addresses of ours) | the other port (known flows) | frames --> port processor
+//! ```
+
+mod assemble;
+pub mod frames;
+mod map;
+pub mod program;
+pub mod routing;
+
+pub use frames::{Frame, Frames, Lost, Socket};
+pub use program::{FlowCount, FlowHop, FlowKey, Generator, Shared};

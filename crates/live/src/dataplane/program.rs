@@ -1,0 +1,482 @@
+//! The program at a router's port: what is for this host goes to the kernel, known flows go on at once, all else goes to
+//! the port processor.
+//!
+//! ```text
+//! frame --> ARP, multicast, link-local, an address of ours -----------------------> kernel
+//!       --> exact flow known, packet without fault --> TTL, checksum, addresses --> the other port
+//!       --> any other IPv4 or IPv6 packet ----------------------------------------> AF_XDP socket
+//! ```
+//!
+//! A packet that needs more than forwarding (a TTL that ends, options, a fragment, a wrong checksum, too long for the next
+//! link) is never taken by the fast path, so that the port processor sees and counts it: the verdicts are the same with
+//! and without. Flows are entered by the port processor, with what it found out about their first packet.
+
+use super::assemble::{If, Label, Program, Size};
+use super::map::{Kind, Map};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The most ports of a router.
+pub const PORTS_MAX: u32 = 64;
+/// The most addresses of this host.
+const LOCAL_MAX: u32 = 4096;
+/// The most flows of the fast path.
+pub const FLOWS_MAX: u32 = 1 << 16;
+
+const LOOKUP: i32 = 1;
+const KTIME: i32 = 5;
+const REDIRECT: i32 = 23;
+const REDIRECT_MAP: i32 = 51;
+const ABORTED: i32 = 0;
+const DROP: i32 = 1;
+const PASS: i32 = 2;
+/// The context's fields.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const QUEUE: i16 = 16;
+const CONTEXT: u8 = 6;
+const PACKET: u8 = 7;
+const END: u8 = 8;
+const STACK: u8 = 10;
+
+/// A flow as the fast path tells it from others: addresses, ports, protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// Source and destination address, as in the packet.
+    pub addresses: [u8; 8],
+    /// Source and destination port, as in the packet.
+    pub ports: [u8; 4],
+    /// TCP or UDP.
+    pub protocol: u8,
+}
+
+impl FlowKey {
+    fn bytes(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.addresses);
+        bytes[8..12].copy_from_slice(&self.ports);
+        bytes[12] = self.protocol;
+        bytes
+    }
+}
+
+/// Where packets of a flow go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowHop {
+    /// The port's number among the router's.
+    pub port: u32,
+    /// The longest IP packet that fits there.
+    pub mtu: u32,
+    /// Destination and source address of the frame.
+    pub macs: [u8; 12],
+}
+
+/// Packets and bytes that the fast path forwarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of IP.
+    pub bytes: u64,
+}
+
+/// What the programs of all ports of a router share.
+#[derive(Debug)]
+pub struct Shared {
+    local: Map<4, 4>,
+    local_v6: Map<16, 4>,
+    flows: Map<16, 40>,
+    devices: Map<4, 4>,
+    fast: bool,
+}
+
+impl Shared {
+    /// Without addresses and flows; with or without the fast path.
+    ///
+    /// # Errors
+    /// When the kernel refuses maps: they need `CAP_BPF`.
+    pub fn new(fast: bool) -> io::Result<Shared> {
+        Ok(Shared {
+            local: Map::new(Kind::Hash, LOCAL_MAX)?,
+            local_v6: Map::new(Kind::Hash, LOCAL_MAX)?,
+            flows: Map::new(Kind::Hash, FLOWS_MAX)?,
+            devices: Map::new(Kind::Devices, PORTS_MAX)?,
+            fast,
+        })
+    }
+    /// Packets to this address go to the kernel.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn add_local(&self, address: IpAddr) -> io::Result<()> {
+        match address {
+            IpAddr::V4(v4) => self.local.insert(&v4.octets(), &[1, 0, 0, 0]),
+            IpAddr::V6(v6) => self.local_v6.insert(&v6.octets(), &[1, 0, 0, 0]),
+        }
+    }
+    /// They no longer do.
+    pub fn remove_local(&self, address: IpAddr) {
+        match address {
+            IpAddr::V4(v4) => self.local.remove(&v4.octets()),
+            IpAddr::V6(v6) => self.local_v6.remove(&v6.octets()),
+        };
+    }
+    /// Port `number` is interface `index`.
+    ///
+    /// # Errors
+    /// When the number is not below [`PORTS_MAX`].
+    pub fn set_port(&self, number: u32, index: u32) -> io::Result<()> {
+        self.devices.insert(&number.to_ne_bytes(), &index.to_ne_bytes())
+    }
+    /// Enters a flow, or changes where it goes; its counts begin at zero.
+    ///
+    /// # Errors
+    /// When there are [`FLOWS_MAX`].
+    pub fn set_flow(&self, key: &FlowKey, hop: &FlowHop) -> io::Result<()> {
+        let mut value = [0; 40];
+        value[..4].copy_from_slice(&hop.port.to_ne_bytes());
+        value[4..16].copy_from_slice(&hop.macs);
+        value[32..36].copy_from_slice(&hop.mtu.to_ne_bytes());
+        self.flows.insert(&key.bytes(), &value)
+    }
+    /// Removes a flow; what it forwarded.
+    pub fn remove_flow(&self, key: &FlowKey) -> Option<FlowCount> {
+        let count = self.flow(key);
+        self.flows.remove(&key.bytes());
+        count
+    }
+    /// What the fast path forwarded of a flow.
+    pub fn flow(&self, key: &FlowKey) -> Option<FlowCount> {
+        let value = self.flows.get(&key.bytes())?;
+        let at = |at: usize| value[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
+        Some(FlowCount { packets: at(16), bytes: at(24) })
+    }
+    /// Removes all flows: where they go may have changed.
+    pub fn clear_flows(&self) {
+        for key in self.flows.keys() {
+            self.flows.remove(&key);
+        }
+    }
+    /// Attaches the program to interface `index` of this namespace, with `socket` for what the port processor does, for
+    /// the lifetime of what it returns.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(super) fn attach(&self, index: u32, socket: BorrowedFd<'_>) -> io::Result<Attached> {
+        let sockets = Map::<4, 4>::new(Kind::Sockets, 64)?;
+        sockets.insert(&0u32.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())?;
+        let program = self.program(&sockets).load_xdp()?;
+        let link = attach(index, program.as_fd())?;
+        Ok(Attached { _link: link, _program: program, _sockets: sockets })
+    }
+
+    fn program(&self, sockets: &Map<4, 4>) -> Program {
+        let mut p = Program::default();
+        let (socket, kernel, v6) = (p.label(), p.label(), p.label());
+        p.copy(CONTEXT, 1);
+        p.load(Size::Word, PACKET, CONTEXT, DATA);
+        p.load(Size::Word, END, CONTEXT, DATA_END);
+        reach(&mut p, 34, socket);
+        p.load(Size::Half, 3, PACKET, 12);
+        p.go_if(3, If::Equal, i32::from(0x86ddu16.to_be()), v6);
+        p.go_if(3, If::NotEqual, i32::from(0x0800u16.to_be()), kernel);
+        // IPv4: multicast and broadcast are for this host alone.
+        p.load(Size::Byte, 3, PACKET, 30);
+        p.go_if(3, If::AtLeast, 224, kernel);
+        p.load(Size::Word, 3, PACKET, 30);
+        p.store(Size::Word, STACK, -4, 3);
+        find(&mut p, self.local.fd(), -4);
+        p.go_if(0, If::NotEqual, 0, kernel);
+        if self.fast {
+            self.known_flow(&mut p, socket);
+        }
+        p.place(socket);
+        p.load(Size::Word, 2, CONTEXT, QUEUE);
+        p.map(1, sockets.fd());
+        p.set(3, PASS);
+        p.call(REDIRECT_MAP);
+        p.exit();
+        p.place(v6);
+        reach(&mut p, 54, socket);
+        p.load(Size::Half, 3, PACKET, 38);
+        p.copy(4, 3);
+        p.and(4, 0xff);
+        p.go_if(4, If::Equal, 0xff, kernel);
+        p.and(3, 0xc0ff);
+        p.go_if(3, If::Equal, 0x80fe, kernel);
+        for word in 0..4 {
+            p.load(Size::Word, 3, PACKET, 38 + 4 * word);
+            p.store(Size::Word, STACK, -16 + 4 * word, 3);
+        }
+        find(&mut p, self.local_v6.fd(), -16);
+        p.go_if(0, If::Equal, 0, socket);
+        p.place(kernel);
+        p.set(0, PASS);
+        p.exit();
+        p
+    }
+
+    /// Forwards a packet of a known flow; goes on to `slow` with all others.
+    fn known_flow(&self, p: &mut Program, slow: Label) {
+        reach(p, 42, slow);
+        p.load(Size::Byte, 3, PACKET, 14);
+        p.go_if(3, If::NotEqual, 0x45, slow);
+        p.load(Size::Byte, 3, PACKET, 22);
+        p.go_if(3, If::Below, 2, slow);
+        // Neither a fragment nor followed by one: the ports are those of the flow.
+        p.load(Size::Half, 3, PACKET, 20);
+        p.go_if(3, If::AnyBit, i32::from(0x3fffu16.to_be()), slow);
+        let tcp_or_udp = p.label();
+        p.load(Size::Byte, 3, PACKET, 23);
+        p.store_number(Size::Word, STACK, -4, 0);
+        p.store(Size::Byte, STACK, -4, 3);
+        p.go_if(3, If::Equal, 6, tcp_or_udp);
+        p.go_if(3, If::NotEqual, 17, slow);
+        p.place(tcp_or_udp);
+        // The header's checksum (RFC 1812 §5.2.2).
+        p.set(3, 0);
+        for at in (14..34).step_by(2) {
+            p.load(Size::Half, 4, PACKET, at);
+            p.add_register(3, 4);
+        }
+        for _ in 0..2 {
+            p.copy(4, 3);
+            p.right(4, 16);
+            p.and(3, 0xffff);
+            p.add_register(3, 4);
+        }
+        p.go_if(3, If::NotEqual, 0xffff, slow);
+        for (at, word) in [(26, -16), (30, -12), (34, -8)] {
+            p.load(Size::Word, 3, PACKET, at);
+            p.store(Size::Word, STACK, word, 3);
+        }
+        find(p, self.flows.fd(), -16);
+        p.go_if(0, If::Equal, 0, slow);
+        // Its length: within the frame, and within the next link's MTU.
+        p.load(Size::Half, 3, PACKET, 16);
+        p.swap_half(3);
+        p.go_if(3, If::Below, 28, slow);
+        p.copy(4, END);
+        p.subtract_register(4, PACKET);
+        p.add(4, -14);
+        p.go_if_register(3, If::Above, 4, slow);
+        p.load(Size::Word, 4, 0, 32);
+        p.go_if_register(3, If::Above, 4, slow);
+        p.add_to_memory(0, 24, 3);
+        p.set(3, 1);
+        p.add_to_memory(0, 16, 3);
+        // TTL and checksum (RFC 1141): the sum grows by as much as the TTL's half word falls.
+        p.load(Size::Byte, 3, PACKET, 22);
+        p.add(3, -1);
+        p.store(Size::Byte, PACKET, 22, 3);
+        let carried = p.label();
+        p.load(Size::Half, 3, PACKET, 24);
+        p.add(3, i32::from(0x0100u16.to_be()));
+        p.go_if(3, If::Below, 0xffff, carried);
+        p.add(3, 1);
+        p.place(carried);
+        p.store(Size::Half, PACKET, 24, 3);
+        for word in [0, 4, 8] {
+            p.load(Size::Word, 3, 0, 4 + word);
+            p.store(Size::Word, PACKET, word, 3);
+        }
+        p.load(Size::Word, 2, 0, 0);
+        p.map(1, self.devices.fd());
+        p.set(3, ABORTED);
+        p.call(REDIRECT_MAP);
+        p.exit();
+    }
+}
+
+/// Goes to `label` unless the packet has so many bytes.
+fn reach(p: &mut Program, bytes: i32, label: Label) {
+    p.copy(2, PACKET);
+    p.add(2, bytes);
+    p.go_if_register(2, If::Above, END, label);
+}
+
+/// Register 0 becomes the value of the key on the stack, or 0.
+fn find(p: &mut Program, map: BorrowedFd<'_>, key: i32) {
+    p.map(1, map);
+    p.copy(2, STACK);
+    p.add(2, key);
+    p.call(LOOKUP);
+}
+
+/// A program at an interface, removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Attached {
+    _link: OwnedFd,
+    _program: OwnedFd,
+    _sockets: Map<4, 4>,
+}
+
+/// Attaches a program in the driver, or before the stack where the driver cannot.
+fn attach(index: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    const LINK_CREATE: i32 = 28;
+    const ATTACH_XDP: u64 = 37;
+    const IN_STACK: u64 = 1 << 1;
+    const IN_DRIVER: u64 = 1 << 2;
+    let target = program.as_raw_fd() as u64 | u64::from(index) << 32;
+    let link = |mode: u64| {
+        crate::port::memory::bpf_new(LINK_CREATE, &mut [target, ATTACH_XDP | mode << 32])
+    };
+    link(IN_DRIVER).or_else(|_| link(IN_STACK))
+}
+
+/// Frames made in the kernel, faster than any program sends them: a template, of which destination, check sum and source
+/// port change from frame to frame.
+#[derive(Debug)]
+pub struct Generator {
+    program: OwnedFd,
+    state: Map<4, 88>,
+    _list: Map<4, 8>,
+    len: usize,
+}
+
+/// Bytes of the template that are written into each frame.
+const TEMPLATE_LEN: usize = 42;
+
+impl Generator {
+    /// Frames of `len` bytes on interface `index` that begin with `template` (Ethernet, IPv4 and UDP headers), to the
+    /// destinations in turn, each with a source port of its own. `rate` in frames a second; 0 is as fast as possible.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new(
+        index: u32,
+        template: &[u8; TEMPLATE_LEN],
+        len: usize,
+        destinations: &[u32],
+        rate: f64,
+    ) -> io::Result<Generator> {
+        let count = destinations.len() as u32;
+        let list = Map::<4, 8>::new(Kind::Array, count.max(1))?;
+        for (number, destination) in destinations.iter().enumerate() {
+            let mut header: [u8; 20] = template[14..34].try_into().unwrap_or_default();
+            header[16..20].copy_from_slice(&destination.to_be_bytes());
+            header[10..12].fill(0);
+            let sum = lastmeter_wire::internet::checksum::Sum::of(&header).checksum();
+            let port = 1024 + (number as u16 & 0x3fff);
+            let mut value = [0; 8];
+            value[..4].copy_from_slice(&destination.to_be_bytes());
+            value[4..6].copy_from_slice(&sum.to_be_bytes());
+            value[6..].copy_from_slice(&port.to_be_bytes());
+            list.insert(&(number as u32).to_ne_bytes(), &value)?;
+        }
+        let state = Map::<4, 88>::new(Kind::Array, 1)?;
+        let step = if rate > 0.0 { (1e9 / rate * 256.0) as u64 } else { 0 };
+        let mut value = [0; 88];
+        value[..4].copy_from_slice(&index.to_ne_bytes());
+        value[4..8].copy_from_slice(&count.to_ne_bytes());
+        value[16..24].copy_from_slice(&step.to_ne_bytes());
+        value[40..40 + TEMPLATE_LEN].copy_from_slice(template);
+        state.insert(&[0; 4], &value)?;
+        let program = Generator::program(&state, &list).load_xdp()?;
+        Ok(Generator { program, state, _list: list, len })
+    }
+
+    fn program(state: &Map<4, 88>, list: &Map<4, 8>) -> Program {
+        const STATE: u8 = 9;
+        /// The most that is caught up after a pause: 1 ms.
+        const CATCH_UP: i32 = 1_000_000 << 8;
+        let mut p = Program::default();
+        let (wrong, due, first) = (p.label(), p.label(), p.label());
+        p.copy(CONTEXT, 1);
+        p.load(Size::Word, PACKET, CONTEXT, DATA);
+        p.load(Size::Word, END, CONTEXT, DATA_END);
+        reach(&mut p, TEMPLATE_LEN as i32, wrong);
+        p.store_number(Size::Word, STACK, -4, 0);
+        find(&mut p, state.fd(), -4);
+        p.go_if(0, If::Equal, 0, wrong);
+        p.copy(STATE, 0);
+        p.load(Size::Double, 3, STATE, 16);
+        p.go_if(3, If::Equal, 0, due);
+        // A frame that is not due is dropped; its memory comes back at once.
+        let (late, paced) = (p.label(), p.label());
+        p.call(KTIME);
+        p.left(0, 8);
+        p.load(Size::Double, 3, STATE, 24);
+        let wait = p.label();
+        p.go_if_register(0, If::Below, 3, wait);
+        p.copy(4, 0);
+        p.subtract_register(4, 3);
+        p.go_if(4, If::Above, CATCH_UP, late);
+        p.load(Size::Double, 4, STATE, 16);
+        p.add_register(3, 4);
+        p.go(paced);
+        p.place(late);
+        p.copy(3, 0);
+        p.place(paced);
+        p.store(Size::Double, STATE, 24, 3);
+        p.place(due);
+        p.load(Size::Double, 3, STATE, 32);
+        p.add(3, 1);
+        p.store(Size::Double, STATE, 32, 3);
+        for at in (0..40).step_by(8) {
+            p.load(Size::Double, 3, STATE, 40 + at);
+            p.store(Size::Double, PACKET, at, 3);
+        }
+        p.load(Size::Half, 3, STATE, 80);
+        p.store(Size::Half, PACKET, 40, 3);
+        p.load(Size::Word, 3, STATE, 8);
+        p.load(Size::Word, 4, STATE, 4);
+        p.go_if_register(3, If::Below, 4, first);
+        p.set(3, 0);
+        p.place(first);
+        p.store(Size::Word, STACK, -4, 3);
+        p.add(3, 1);
+        p.store(Size::Word, STATE, 8, 3);
+        find(&mut p, list.fd(), -4);
+        p.go_if(0, If::Equal, 0, wrong);
+        p.load(Size::Word, 3, 0, 0);
+        p.store(Size::Word, PACKET, 30, 3);
+        p.load(Size::Half, 3, 0, 4);
+        p.store(Size::Half, PACKET, 24, 3);
+        p.load(Size::Half, 3, 0, 6);
+        p.store(Size::Half, PACKET, 34, 3);
+        p.load(Size::Word, 1, STATE, 0);
+        p.set(2, 0);
+        p.call(REDIRECT);
+        p.exit();
+        p.place(wait);
+        p.set(0, DROP);
+        p.exit();
+        p.place(wrong);
+        p.set(0, ABORTED);
+        p.exit();
+        p
+    }
+
+    /// Makes so many frames, or lets as many instants at which none is due pass. Returns when they are sent.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or a signal arrives.
+    pub fn run(&self, frames: u32) -> io::Result<()> {
+        const TEST_RUN: i32 = 10;
+        const LIVE_FRAMES: u64 = 1 << 1;
+        const BATCH: u64 = 64;
+        let frame = vec![0u8; self.len];
+        let mut context = [0u8; 24];
+        context[4..8].copy_from_slice(&(self.len as u32).to_ne_bytes());
+        let attribute = &mut [
+            self.program.as_raw_fd() as u64,
+            self.len as u64,
+            frame.as_ptr() as u64,
+            0,
+            frames.into(),
+            context.len() as u64,
+            context.as_ptr() as u64,
+            0,
+            LIVE_FRAMES,
+            BATCH,
+        ];
+        crate::port::memory::bpf_change(TEST_RUN, attribute)
+    }
+    /// Frames sent so far.
+    pub fn sent(&self) -> u64 {
+        let value = self.state.get(&[0; 4]).unwrap_or([0; 88]);
+        value[32..40].try_into().map_or(0, u64::from_ne_bytes)
+    }
+}
