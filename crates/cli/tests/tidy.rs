@@ -29,7 +29,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["base", "wire", "engine", "ledger", "net", "lan", "live", "lab", "repro", "judge", "why"],
     ),
     ("device", &["base", "wire", "live", "plugin", "ledger"]),
-    ("daemon", &["base", "ledger", "live", "plugin", "device"]),
+    ("router", &["base", "wire", "net", "live", "plugin", "ledger", "lab"]),
+    ("daemon", &["base", "wire", "ledger", "net", "live", "plugin", "lab", "device", "router"]),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),
 ];
 
@@ -37,7 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PYTHON: &str = "python";
 
 /// Crates that may read clocks, start threads and open files and sockets.
-const WORLDLY: &[&str] = &["live", "device", "cli", "daemon", "python"];
+const WORLDLY: &[&str] = &["live", "device", "router", "cli", "daemon", "python"];
 /// Crates that may hold `unsafe`.
 const UNSAFE: &[&str] = &["live"];
 

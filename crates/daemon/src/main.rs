@@ -3,13 +3,14 @@
 //! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
 
 mod plugin;
+mod router;
 mod sandbox;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Runs what belongs on devices: owners' plugins.
+/// Runs what belongs on devices: a router, owners' plugins.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -28,6 +29,9 @@ enum Command {
     /// Make, check, sign, fetch and measure plugins
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Forward packets, with filters, plugins, queues and routes that change while it runs
+    #[command(subcommand)]
+    Router(router::Command),
 }
 
 /// What a command has to say: for people, and for programs.
@@ -54,10 +58,21 @@ fn print(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
+/// Becomes true when the user or the system asks the program to end.
+fn signals() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>, Complaint> {
+    let ended = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+    let told = ended.clone();
+    ctrlc::set_handler(move || told.store(true, std::sync::atomic::Ordering::Relaxed))?;
+    Ok(ended)
+}
+
 fn main() -> ExitCode {
     let Arguments { json, quick, command } = Arguments::parse();
-    let Command::Plugin(command) = command;
-    match plugin::run(command, quick) {
+    let done = match command {
+        Command::Plugin(command) => plugin::run(command, quick),
+        Command::Router(command) => router::run(command, quick),
+    };
+    match done {
         Ok(report) => {
             if json {
                 report.json.iter().for_each(|line| print(&format!("{line}\n")));

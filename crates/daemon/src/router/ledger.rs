@@ -1,0 +1,114 @@
+//! A router's account: what a packet costs in each stage, from a sample of batches, and what limits it.
+
+use lastmeter_ledger::{
+    Confidence, Count, Counter, Latency, Ledger, Path, Provenance, Resource, Stage, Times, Totals,
+    Verdict,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A core that is busier than this limits the router.
+const LIMITING: f64 = 0.9;
+
+/// The ledger of what `show` told.
+pub(crate) fn ledger(shown: &Value) -> Ledger {
+    let elapsed = shown["elapsed"].as_f64().unwrap_or(0.0).max(1e-9);
+    let cpu = shown["cpu"].as_f64().unwrap_or(0.0);
+    let sum = |name: &str| -> u64 {
+        let ports = shown["ports"].as_array().into_iter().flatten();
+        ports.map(|port| port["counts"][name].as_u64().unwrap_or(0)).sum()
+    };
+    let sent = Count { packets: sum("sent"), bytes: sum("sent-bytes") };
+    let arrived = Count { packets: sum("received") + sum("made"), bytes: sum("received-bytes") };
+    let mut drops: BTreeMap<String, u64> = BTreeMap::new();
+    for port in shown["ports"].as_array().into_iter().flatten() {
+        for (name, count) in port["counts"].as_object().into_iter().flatten() {
+            if let Some(reason) = name.strip_prefix("dropped/") {
+                *drops.entry(reason.to_owned()).or_default() += count.as_u64().unwrap_or(0);
+            }
+        }
+    }
+    let held = sum("held") + shown["held-for-neighbours"].as_u64().unwrap_or(0);
+    let lost: u64 = drops.values().sum();
+    let timed = shown["stages"]["packets"].as_u64().unwrap_or(0).max(1) as f64;
+    let spent = |at: usize| shown["stages"]["spent"][at].as_f64().unwrap_or(0.0) / timed / 1e9;
+    let names = shown["stages"]["names"].as_array().cloned().unwrap_or_default();
+    let mut stages: Vec<Stage> = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        let name = name.as_str().unwrap_or("?");
+        let mut stage = Stage::new(name, Some("core"), sent);
+        stage.service = Some(Times::mean(spent(at)));
+        stages.push(stage);
+    }
+    if let Some(last) = stages.last_mut() {
+        let queued = shown["stages"]["queued"].as_f64().unwrap_or(0.0) / timed / 1e9;
+        last.wait = Some(Times::mean(queued));
+    }
+    let at = |reason: &str| match reason {
+        "filtered" => "classify",
+        "plugin" => "plugins",
+        "no-route" | "unreachable" | "blackhole" => "lookup",
+        "queue-full" | "queue-drop" | "link-down" => "send",
+        "expired" | "too-big" | "no-neighbour" | "no-frame" => "forward",
+        _ => "parse",
+    };
+    for (reason, count) in drops {
+        if count > 0
+            && let Some(stage) = stages.iter_mut().find(|stage| stage.name == at(&reason))
+        {
+            stage.drops.insert(reason, count);
+        }
+    }
+    let mean: f64 = stages.iter().map(Stage::mean).sum();
+    let busy = (cpu / elapsed).min(1.0);
+    let own: f64 = stages.iter().map(Stage::service_mean).sum();
+    let by_stage: BTreeMap<String, f64> = stages
+        .iter()
+        .map(|stage| (stage.name.clone(), busy * stage.service_mean() / own.max(1e-12)))
+        .collect();
+    let most = stages.iter().max_by(|a, b| a.service_mean().total_cmp(&b.service_mean()));
+    let most =
+        most.map(|stage| (stage.name.clone(), 100.0 * stage.service_mean() / own.max(1e-12)));
+    let words = match (busy > LIMITING, most) {
+        (true, Some((stage, share))) => {
+            format!("the port processor's core limits: `{stage}` takes {share:.0} % of its time")
+        }
+        (true, None) => "the port processor's core limits".to_owned(),
+        (false, _) => format!("the router limits nobody: its core is busy {:.0} %", busy * 100.0),
+    };
+    let totals = Totals {
+        offered: Some(arrived),
+        dropped: Some(Count { packets: lost, bytes: 0 }),
+        held: Some(held),
+        latency: Some(Latency { mean, p50: None, p99: None, max: None }),
+        ..Totals::new(sent, sent.bytes as f64 * 8.0 / elapsed)
+    };
+    let resource = Resource { by_stage, ..Resource::new("core", "cpu", busy, None) };
+    let path = Path::new("router", "all packets", stages, totals);
+    let provenance = Provenance::new(env!("CARGO_PKG_VERSION"), "L0");
+    let mut ledger = Ledger::new("router", elapsed, vec![path], vec![resource], provenance);
+    let balance = arrived.packets.cast_signed() - (sent.packets + lost + held).cast_signed();
+    ledger.balance.packets_residual = balance;
+    let limits = busy > LIMITING;
+    ledger.verdict = Some(Verdict {
+        resource: limits.then(|| "core".to_owned()),
+        utilisation: Some(busy),
+        confidence: if limits { Confidence::Medium } else { Confidence::Low },
+        runner_up: None,
+        words,
+    });
+    ledger.notes.push(format!(
+        "stages are the mean of one batch in 16 ({timed:.0} packets); clocks cost it about 0.1 us a batch"
+    ));
+    for port in shown["ports"].as_array().into_iter().flatten() {
+        for (name, count) in port["counts"].as_object().into_iter().flatten() {
+            let element = port["name"].as_str().unwrap_or("?").to_owned();
+            ledger.counters.push(Counter {
+                element,
+                name: name.clone(),
+                value: count.as_u64().unwrap_or(0),
+            });
+        }
+    }
+    ledger
+}

@@ -1,0 +1,193 @@
+//! A running router on the terminal, for programs, and for Prometheus.
+
+use super::ledger::ledger;
+use super::{File, Show};
+use crate::{Complaint, Report};
+use lastmeter_ledger::json::to_json;
+use lastmeter_ledger::terminal::{Style, render};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+pub(super) fn show(arguments: &Show) -> Result<Report, Complaint> {
+    let what = arguments.what.join(" ");
+    let shown = arguments.file.ask(&json!({ "show": what }))?;
+    let json = match what.as_str() {
+        "ledger" => serde_json::from_str(&to_json(&ledger(&shown)))?,
+        _ => shown.clone(),
+    };
+    Ok(Report { text: text(&what, &shown)?, json: vec![json], good: true })
+}
+
+/// What was asked for, for people.
+pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
+    Ok(match what {
+        "ports" => ports(shown),
+        "plugins" => plugins(shown),
+        "routes" => format!(
+            "{} IPv4 and {} IPv6 prefixes in {} bytes; {} in the control processor, {} sets of next routers, \
+             {} changes told\n",
+            shown["routes"]["v4"],
+            shown["routes"]["v6"],
+            shown["routes"]["bytes"],
+            shown["control"]["routes"],
+            shown["control"]["hops"],
+            shown["control"]["changes"],
+        ),
+        "ledger" => render(&ledger(shown), Style { width: 100, color: false, unicode: true }),
+        "boot" => boot(shown),
+        "metrics" => metrics(shown),
+        "configuration" => shown.as_str().unwrap_or_default().to_owned(),
+        what if what.starts_with("route ") => format!("{shown:#}\n"),
+        other => {
+            return Err(Complaint(format!(
+                "{other:?} cannot be shown: ports, routes, route ADDRESS, plugins, ledger, boot, metrics, configuration"
+            )));
+        }
+    })
+}
+
+fn each<'a>(shown: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
+    shown[list].as_array().into_iter().flatten()
+}
+
+fn ports(shown: &Value) -> String {
+    let mut text = format!(
+        "{:12} {:>5} {:>14} {:>14} {:>12} {:>8}  {}\n",
+        "port", "link", "received", "sent", "not sent", "waiting", "why not sent"
+    );
+    for port in each(shown, "ports") {
+        let counts = &port["counts"];
+        let reasons: Vec<(String, u64)> = counts
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter_map(|(name, count)| {
+                Some((name.strip_prefix("dropped/")?.to_owned(), count.as_u64()?))
+            })
+            .collect();
+        let lost: u64 = reasons.iter().map(|(_, count)| count).sum();
+        let why: Vec<String> =
+            reasons.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let count = |name: &str| counts[name].as_u64().unwrap_or(0);
+        let link = if port["up"] == json!(true) { "up" } else { "down" };
+        let _ = writeln!(
+            text,
+            "{:12} {:>5} {:>14} {:>14} {:>12} {:>8}  {}",
+            port["name"].as_str().unwrap_or("?"),
+            link,
+            count("received"),
+            count("sent"),
+            lost,
+            port["waiting"].as_u64().unwrap_or(0),
+            why.join(", ")
+        );
+        if count("overrun") > 0 {
+            let _ = writeln!(text, "{:12} {} lost before they were taken", "", count("overrun"));
+        }
+    }
+    text
+}
+
+fn plugins(shown: &Value) -> String {
+    let mut text = format!(
+        "{:16} {:>12} {:>12} {:>12} {:>9}\n",
+        "plugin", "seen", "denied", "changed", "failures"
+    );
+    for plugin in each(shown, "plugins") {
+        let _ = writeln!(
+            text,
+            "{:16} {:>12} {:>12} {:>12} {:>9}",
+            plugin["name"].as_str().unwrap_or("?"),
+            plugin["seen"],
+            plugin["denied"],
+            plugin["changed"],
+            plugin["failures"]
+        );
+        for line in plugin["report"].as_str().unwrap_or_default().lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+        if let Some(last) = plugin["last-failure"].as_str() {
+            let _ = writeln!(text, "    failed last: {last}");
+        }
+    }
+    text
+}
+
+/// The stages of booting.
+pub(super) fn boot(shown: &Value) -> String {
+    let stages: Vec<(&str, f64)> = shown
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|stage| {
+            (stage["stage"].as_str().unwrap_or("?"), stage["seconds"].as_f64().unwrap_or(0.0))
+        })
+        .collect();
+    let all: f64 = stages.iter().map(|(_, seconds)| seconds).sum();
+    let mut text = format!("ready after {:.1} ms\n", all * 1e3);
+    for (stage, seconds) in stages {
+        let _ = writeln!(text, "  {stage:16} {:8.1} ms", seconds * 1e3);
+    }
+    text
+}
+
+/// In Prometheus's text format.
+fn metrics(shown: &Value) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "# TYPE lastmeter_router_packets counter");
+    for port in each(shown, "ports") {
+        let name = port["name"].as_str().unwrap_or("?");
+        for (count, value) in port["counts"].as_object().into_iter().flatten() {
+            let _ = writeln!(
+                text,
+                "lastmeter_router_packets{{port=\"{name}\",count=\"{count}\"}} {value}"
+            );
+        }
+    }
+    let _ = writeln!(text, "# TYPE lastmeter_router_waiting gauge");
+    for port in each(shown, "ports") {
+        let name = port["name"].as_str().unwrap_or("?");
+        let _ = writeln!(text, "lastmeter_router_waiting{{port=\"{name}\"}} {}", port["waiting"]);
+    }
+    let _ = writeln!(text, "# TYPE lastmeter_router_routes gauge");
+    for family in ["v4", "v6"] {
+        let count = &shown["routes"][family];
+        let _ = writeln!(text, "lastmeter_router_routes{{family=\"{family}\"}} {count}");
+    }
+    let _ = writeln!(text, "# TYPE lastmeter_router_cpu_seconds counter");
+    let _ = writeln!(text, "lastmeter_router_cpu_seconds {}", shown["cpu"]);
+    text
+}
+
+/// Rates of each port, each second.
+pub(super) fn watch(file: &File) -> Result<Report, Complaint> {
+    let ended = crate::signals()?;
+    let mut before: Option<Value> = None;
+    while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+        let shown = file.ask(&json!({ "show": "ports" }))?;
+        if let Some(before) = &before {
+            let seconds = shown["elapsed"].as_f64().unwrap_or(0.0)
+                - before["elapsed"].as_f64().unwrap_or(0.0);
+            let mut line = String::new();
+            for (now, then) in each(&shown, "ports").zip(each(before, "ports")) {
+                let rate = |name: &str| {
+                    let count = |of: &Value| of["counts"][name].as_f64().unwrap_or(0.0);
+                    (count(now) - count(then)) / seconds.max(1e-9)
+                };
+                let _ = write!(
+                    line,
+                    "{}: in {:.0}/s out {:.0}/s {:.1} Mbit/s   ",
+                    now["name"].as_str().unwrap_or("?"),
+                    rate("received"),
+                    rate("sent"),
+                    rate("sent-bytes") * 8.0 / 1e6
+                );
+            }
+            let cpu = shown["cpu"].as_f64().unwrap_or(0.0) - before["cpu"].as_f64().unwrap_or(0.0);
+            crate::print(&format!("{line}core {:.0} %\n", 100.0 * cpu / seconds.max(1e-9)));
+        }
+        before = Some(shown);
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+    Ok(Report { text: String::new(), json: Vec::new(), good: true })
+}

@@ -1,0 +1,21 @@
+//! A router on Linux that is extended while it runs: the Dynamically Extensible Router of Washington University (D-01 to
+//! D-121) with today's means.
+//!
+//! ```text
+//!  FRR --FPM--> control processor --- commands ---> port processor --- interfaces
+//!               routes, flows, changes              parse, classify, plugins, lookup, queues
+//! ```
+//!
+//! | module             | is                                                                        |
+//! |--------------------|---------------------------------------------------------------------------|
+//! | [`config`]         | `router.toml`                                                             |
+//! | [`port_processor`] | the thread that packets pass, and its housekeeper; a process of its own   |
+//! | [`control`]        | boots, follows FRR and the kernel, does what people ask                   |
+//! | [`rib`]            | routes of all sources, and the smallest set of changes                    |
+//! | [`message`]        | what the control processor tells it                                       |
+
+pub mod config;
+pub mod control;
+pub mod message;
+pub mod port_processor;
+pub mod rib;

@@ -1,0 +1,571 @@
+//! A batch of packets, from their arrival to the queues where they wait to leave.
+//!
+//! ```text
+//! receive --> parse --> classify --> plugins --> lookup --> forward --> queue
+//!               |           |           |          |           |
+//!             drop        deny        deny       answer      answer, cut, hold
+//! ```
+
+use super::answer::{self, Fault};
+use super::count::{Counters, Reason};
+use super::hop::Way;
+use super::output::Leaving;
+use super::parse::{Addresses, ETHERNET, Seen, deserves_an_answer, parse, v4, v6};
+use super::plugin::{Passing, Wish};
+use super::{Event, HELD_MAX, Held, PATIENCE, PortProcessor};
+use lastmeter_base::Time;
+use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame};
+use lastmeter_net::classify::{Action, Header, Verdict};
+use lastmeter_net::lookup::NextHop;
+use lastmeter_wire::internet::protocol;
+use std::net::IpAddr;
+use std::time::Instant;
+
+/// Packets of a batch.
+pub const BATCH: usize = 64;
+/// Packets of a flow after which the fast path takes over.
+const FAST_AFTER: u8 = 32;
+
+/// A packet of the batch.
+#[derive(Clone, Copy)]
+pub(super) struct Work {
+    passing: Passing,
+    /// The number of its next hop.
+    hop: u32,
+    /// The queue of its flow, if a filter or plugin chose one.
+    queue: Option<u32>,
+    /// The port that a plugin chose.
+    port: Option<u16>,
+    /// A filter's plugin.
+    plugin: Option<u32>,
+    /// Whether only its addresses decide about it, so that the fast path may.
+    plain: bool,
+    gone: bool,
+}
+
+impl PortProcessor {
+    /// Takes a batch from a port; how many packets it had.
+    pub(super) fn batch(&mut self, port: u16, now: Time) -> usize {
+        let timed = self.batches.is_multiple_of(super::SAMPLE).then(Instant::now);
+        let at = usize::from(port);
+        self.arrived.clear();
+        let taken = self.sockets[at].receive(BATCH, &mut self.frames, &mut self.arrived);
+        if taken == 0 {
+            return 0;
+        }
+        self.batches += 1;
+        let mut clock = Lap { last: timed, spent: [0; 6] };
+        clock.lap(0);
+        self.work.clear();
+        let (mut bytes, arrived) = (0, std::mem::take(&mut self.arrived));
+        for frame in &arrived {
+            bytes += u64::from(frame.len);
+            match parse(self.frames.bytes(*frame)) {
+                Ok(seen) if !seen.source_routed => {
+                    let passing = Passing { frame: *frame, seen, hash: seen.hash() };
+                    self.work.push(Work {
+                        passing,
+                        hop: 0,
+                        queue: None,
+                        port: None,
+                        plugin: None,
+                        plain: true,
+                        gone: false,
+                    });
+                }
+                Ok(seen) => {
+                    self.refuse(port, *frame, &seen, Fault::SourceRoute, Reason::SourceRoute, now)
+                }
+                Err(reason) => {
+                    self.frames.free(*frame);
+                    self.counts[at].drop(reason);
+                }
+            }
+        }
+        self.arrived = arrived;
+        Counters::add(&self.counts[at].received, taken as u64);
+        Counters::add(&self.counts[at].received_bytes, bytes);
+        clock.lap(1);
+        let mut work = std::mem::take(&mut self.work);
+        if self.rules.is_some() {
+            self.classify(port, &mut work);
+        }
+        clock.lap(2);
+        self.plugins(port, &mut work, now);
+        clock.lap(3);
+        self.lookup(&mut work);
+        clock.lap(4);
+        for one in work.iter().filter(|one| !one.gone) {
+            self.forward(port, one, now);
+        }
+        clock.lap(5);
+        self.work = work;
+        if timed.is_some() {
+            for (stage, spent) in clock.spent.iter().enumerate() {
+                Counters::add(&self.stages.spent[stage], *spent);
+            }
+            Counters::add(&self.stages.packets, taken as u64);
+        }
+        taken
+    }
+
+    fn classify(&mut self, port: u16, work: &mut [Work]) {
+        let Some(rules) = &self.rules else { return };
+        let mut headers =
+            [Header { dst: 0, src: 0, dst_port: 0, src_port: 0, protocol: 0, interface: port };
+                BATCH];
+        let mut verdicts = [Verdict::PERMIT; BATCH];
+        let mut places = [0; BATCH];
+        let mut count = 0;
+        for (at, one) in work.iter().enumerate() {
+            let seen = &one.passing.seen;
+            if let Addresses::V4(src, dst) = seen.addresses {
+                let (src_port, dst_port) = seen.ports;
+                headers[count] = Header {
+                    dst,
+                    src,
+                    dst_port,
+                    src_port,
+                    protocol: seen.protocol,
+                    interface: port,
+                };
+                places[count] = at;
+                count += 1;
+            }
+        }
+        rules.classify_batch(&headers[..count], &mut verdicts[..count]);
+        for (verdict, at) in verdicts[..count].iter().zip(&places) {
+            let one = &mut work[*at];
+            match verdict.action {
+                Action::Permit => {}
+                Action::Deny => {
+                    one.gone = true;
+                    self.frames.free(one.passing.frame);
+                    self.counts[usize::from(port)].drop(Reason::Filtered);
+                }
+                Action::Reserved { queue } => {
+                    one.queue = Some(queue);
+                    one.plain = false;
+                }
+                Action::Active { instance } => {
+                    one.plugin = Some(instance);
+                    one.plain = false;
+                }
+            }
+            if let Some(hop) = verdict.next_hop {
+                one.hop = hop.get();
+                one.plain = false;
+            }
+        }
+    }
+
+    fn plugins(&mut self, port: u16, work: &mut [Work], now: Time) {
+        for at in 0..self.ports[usize::from(port)].plugins.len() {
+            let plugin = self.ports[usize::from(port)].plugins[at];
+            self.pass(plugin, port, work, |_| true, now);
+        }
+        if work.iter().any(|one| one.plugin.is_some()) {
+            for plugin in 0..self.plugins.len() {
+                let wanted = Some(plugin as u32);
+                if work.iter().any(|one| one.plugin == wanted) {
+                    self.pass(plugin, port, work, |one| one.plugin == wanted, now);
+                }
+            }
+        }
+    }
+
+    /// Packets for which `which` holds pass a plugin.
+    fn pass(
+        &mut self,
+        plugin: usize,
+        port: u16,
+        work: &mut [Work],
+        which: impl Fn(&Work) -> bool,
+        now: Time,
+    ) {
+        let mut packets = std::mem::take(&mut self.passing);
+        let mut wishes = std::mem::take(&mut self.wishes);
+        packets.clear();
+        packets.extend(work.iter().filter(|one| !one.gone && which(one)).map(|one| one.passing));
+        self.plugins[plugin].pass(now, port, &packets, &mut self.frames, &mut wishes);
+        let asked = work.iter_mut().filter(|one| !one.gone && which(one));
+        for (one, wish) in asked.zip(&wishes) {
+            one.plain = false;
+            match *wish {
+                Wish::Pass => {}
+                Wish::Deny => {
+                    one.gone = true;
+                    self.frames.free(one.passing.frame);
+                    self.counts[usize::from(port)].drop(Reason::Plugin);
+                }
+                Wish::Changed(seen) => {
+                    (one.passing.seen, one.passing.hash) = (seen, seen.hash());
+                }
+                Wish::Port(to) => one.port = Some(to),
+                Wish::Flow(to) => one.queue = Some(to),
+                Wish::Copy(to) => {
+                    if let Some(copy) = copied(&mut self.frames, one.passing.frame) {
+                        Counters::add(&self.counts[usize::from(port)].made, 1);
+                        let passing = Passing { frame: copy, ..one.passing };
+                        self.copies.push((passing, to));
+                    }
+                }
+            }
+        }
+        (self.passing, self.wishes) = (packets, wishes);
+        let mut copies = std::mem::take(&mut self.copies);
+        for (passing, to) in copies.drain(..) {
+            self.send_to_port(port, &passing, to, now);
+        }
+        self.copies = copies;
+    }
+
+    fn lookup(&mut self, work: &mut [Work]) {
+        let mut keys = [0u32; BATCH];
+        let mut hops = [None::<NextHop>; BATCH];
+        let mut places = [0; BATCH];
+        let mut count = 0;
+        for (at, one) in work.iter_mut().enumerate() {
+            if one.gone || one.hop != 0 {
+                continue;
+            }
+            match one.passing.seen.addresses {
+                Addresses::V4(_, dst) => {
+                    (keys[count], places[count]) = (dst, at);
+                    count += 1;
+                }
+                Addresses::V6(_, dst) => one.hop = self.v6.lookup(dst).map_or(0, NextHop::get),
+            }
+        }
+        self.v4.lookup_batch(&keys[..count], &mut hops[..count]);
+        for (hop, at) in hops[..count].iter().zip(&places) {
+            work[*at].hop = hop.map_or(0, NextHop::get);
+        }
+    }
+
+    fn forward(&mut self, port: u16, one: &Work, now: Time) {
+        let Passing { frame, seen, hash } = one.passing;
+        if one.hop == 0 {
+            return self.refuse(port, frame, &seen, Fault::NoRoute, Reason::NoRoute, now);
+        }
+        let neighbour = match self.hops.way(one.hop, hash) {
+            Way::To(neighbour) => Some(neighbour),
+            Way::OnLink(to) => self.hops.number(to, destination(&seen)),
+            Way::Blackhole => {
+                self.frames.free(frame);
+                return self.counts[usize::from(port)].drop(Reason::Blackhole);
+            }
+            Way::Unreachable => {
+                return self.refuse(port, frame, &seen, Fault::NoRoute, Reason::Unreachable, now);
+            }
+            Way::Prohibited => {
+                return self.refuse(
+                    port,
+                    frame,
+                    &seen,
+                    Fault::Prohibited,
+                    Reason::Unreachable,
+                    now,
+                );
+            }
+        };
+        if seen.hops <= 1 {
+            return self.refuse(port, frame, &seen, Fault::Expired, Reason::Expired, now);
+        }
+        if let Some(to) = one.port {
+            return self.send_to_port(port, &one.passing, to, now);
+        }
+        let Some(neighbour) = neighbour else {
+            return self.refuse(port, frame, &seen, Fault::NoNeighbour, Reason::NoNeighbour, now);
+        };
+        self.to_neighbour(port, &one.passing, neighbour, one.queue, true, now);
+        if one.plain && self.fast {
+            self.consider(one, neighbour);
+        }
+    }
+
+    /// Sends a packet to its destination's neighbour on a port that a plugin chose, without asking the routing table.
+    fn send_to_port(&mut self, port: u16, passing: &Passing, to: u16, now: Time) {
+        let number = (usize::from(to) < self.ports.len())
+            .then(|| self.hops.number(to, destination(&passing.seen)))
+            .flatten();
+        match number {
+            Some(number) if passing.seen.hops > 1 => {
+                self.to_neighbour(port, passing, number, None, true, now);
+            }
+            _ => {
+                self.frames.free(passing.frame);
+                self.counts[usize::from(port)].drop(Reason::Plugin);
+            }
+        }
+    }
+
+    /// Sends a packet to a neighbour; `hop` if it has come from elsewhere, so that its hops become fewer.
+    pub(super) fn to_neighbour(
+        &mut self,
+        port: u16,
+        passing: &Passing,
+        neighbour: u32,
+        queue: Option<u32>,
+        hop: bool,
+        now: Time,
+    ) {
+        let Passing { frame, seen, hash } = *passing;
+        let to = *self.hops.neighbour(neighbour);
+        let Some(macs) = to.macs else {
+            return self.hold(port, passing, neighbour, queue, hop, now);
+        };
+        let out = &self.ports[usize::from(to.port)];
+        if seen.len > out.mtu {
+            return self.too_long(port, passing, neighbour, queue, hop, now);
+        }
+        let flow = queue.unwrap_or(((hash >> 32) * u64::from(out.flows) >> 32) as u32);
+        // Padding of short frames goes with them; the kernel pads what it sends.
+        let frame = Frame { at: frame.at, len: ETHERNET as u16 + seen.len };
+        let bytes = self.frames.bytes_mut(frame);
+        bytes[..12].copy_from_slice(&macs);
+        if hop {
+            one_hop_less(&mut bytes[ETHERNET..], &seen);
+        }
+        let leaving = Leaving { frame, flow, class: seen.traffic_class >> 5, ecn: seen.ecn() };
+        let at = usize::from(to.port);
+        let (output, count) = (&mut self.ports[at].output, &self.counts[at]);
+        output.enqueue(now, leaving, &mut self.pool, &mut self.frames, count);
+    }
+
+    /// A packet longer than the next link's MTU is cut, or its source told (RFC 791, RFC 1191, RFC 8201).
+    fn too_long(
+        &mut self,
+        port: u16,
+        passing: &Passing,
+        neighbour: u32,
+        queue: Option<u32>,
+        hop: bool,
+        now: Time,
+    ) {
+        let seen = passing.seen;
+        let mtu = self.ports[usize::from(self.hops.neighbour(neighbour).port)].mtu;
+        if !seen.may_fragment || !matches!(seen.addresses, Addresses::V4(..)) {
+            return self.refuse(
+                port,
+                passing.frame,
+                &seen,
+                Fault::TooBig(mtu),
+                Reason::TooBig,
+                now,
+            );
+        }
+        let frame = self.frames.bytes(passing.frame);
+        let parts = answer::fragments(&frame[ETHERNET..][..usize::from(seen.len)], mtu.into());
+        self.frames.free(passing.frame);
+        if parts.is_empty() {
+            return self.counts[usize::from(port)].drop(Reason::TooBig);
+        }
+        Counters::add(&self.counts[usize::from(port)].made, parts.len() as u64 - 1);
+        for part in parts {
+            let made = self.make(&part);
+            let Some((frame, seen)) = made else {
+                self.counts[usize::from(port)].drop(Reason::NoFrame);
+                continue;
+            };
+            let passing = Passing { frame, seen, hash: passing.hash };
+            self.to_neighbour(port, &passing, neighbour, queue, hop, now);
+        }
+    }
+
+    /// A frame of our own with an IP packet.
+    fn make(&mut self, packet: &[u8]) -> Option<(Frame, Seen)> {
+        let mut bytes = Vec::with_capacity(ETHERNET + packet.len());
+        bytes.resize(12, 0);
+        bytes.extend(if packet.first()? >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+        bytes.extend_from_slice(packet);
+        let seen = parse(&bytes).ok()?;
+        Some((self.frames.make(&bytes)?, seen))
+    }
+
+    /// Keeps a packet until its neighbour has answered.
+    fn hold(
+        &mut self,
+        port: u16,
+        passing: &Passing,
+        neighbour: u32,
+        queue: Option<u32>,
+        hop: bool,
+        now: Time,
+    ) {
+        let to = *self.hops.neighbour(neighbour);
+        self.tell(Event::Resolve { port: to.port, address: to.address });
+        if self.held.len() >= HELD_MAX {
+            self.frames.free(passing.frame);
+            return self.counts[usize::from(port)].drop(Reason::NoNeighbour);
+        }
+        let until = now + PATIENCE;
+        self.held.push(Held { port, passing: *passing, neighbour, queue, hop, until });
+    }
+
+    /// Sends on what waited for neighbours that are known now; gives up on what has waited too long.
+    pub(super) fn release(&mut self, now: Time) {
+        let waiting = std::mem::take(&mut self.held);
+        for held in waiting {
+            let Held { port, passing, neighbour, queue, hop, until } = held;
+            if self.hops.neighbour(neighbour).macs.is_some() {
+                self.to_neighbour(port, &passing, neighbour, queue, hop, now);
+            } else if now < until {
+                self.held.push(held);
+            } else if hop {
+                let (fault, reason) = (Fault::NoNeighbour, Reason::NoNeighbour);
+                self.refuse(port, passing.frame, &passing.seen, fault, reason, now);
+            } else {
+                self.frames.free(passing.frame);
+                self.counts[usize::from(port)].drop(Reason::NoNeighbour);
+            }
+        }
+    }
+
+    /// Drops a packet and tells its source why, at a limited rate.
+    fn refuse(
+        &mut self,
+        port: u16,
+        frame: Frame,
+        seen: &Seen,
+        fault: Fault,
+        reason: Reason,
+        now: Time,
+    ) {
+        self.counts[usize::from(port)].drop(reason);
+        let said = {
+            let own = self.ports[usize::from(port)].own;
+            let packet = &self.frames.bytes(frame)[ETHERNET..];
+            let may = deserves_an_answer(packet, seen) && self.answers.may(now);
+            may.then(|| answer::error(packet, seen, fault, own)).flatten()
+        };
+        self.frames.free(frame);
+        let Some((frame, seen)) = said.and_then(|said| self.make(&said)) else { return };
+        Counters::add(&self.counts[usize::from(port)].made, 1);
+        let hop = match seen.addresses {
+            Addresses::V4(_, dst) => self.v4.lookup(dst),
+            Addresses::V6(_, dst) => self.v6.lookup(dst),
+        };
+        let hash = seen.hash();
+        let neighbour = match self.hops.way(hop.map_or(super::hop::UNREACHABLE, NextHop::get), hash)
+        {
+            Way::To(neighbour) => Some(neighbour),
+            Way::OnLink(to) => self.hops.number(to, destination(&seen)),
+            _ => None,
+        };
+        match neighbour {
+            Some(number) => {
+                self.to_neighbour(port, &Passing { frame, seen, hash }, number, None, false, now);
+            }
+            None => {
+                self.frames.free(frame);
+                self.counts[usize::from(port)].drop(Reason::NoRoute);
+            }
+        }
+    }
+
+    /// Gives a flow to the fast path once it has had some packets.
+    fn consider(&mut self, one: &Work, neighbour: u32) {
+        let Passing { seen, hash, .. } = one.passing;
+        let Addresses::V4(src, dst) = seen.addresses else { return };
+        let has_ports = seen.protocol == protocol::TCP || seen.protocol == protocol::UDP;
+        let to = *self.hops.neighbour(neighbour);
+        let out = &self.ports[usize::from(to.port)];
+        let (Some(macs), true) = (to.macs, has_ports && !seen.is_fragment && !seen.has_options)
+        else {
+            return;
+        };
+        if !out.plain {
+            return;
+        }
+        let place = hash as usize % self.candidates.len();
+        let (known, count) = &mut self.candidates[place];
+        if *known != hash {
+            (*known, *count) = (hash, 0);
+        }
+        *count = count.saturating_add(1);
+        if *count != FAST_AFTER {
+            return;
+        }
+        let mut addresses = [0; 8];
+        addresses[..4].copy_from_slice(&src.to_be_bytes());
+        addresses[4..].copy_from_slice(&dst.to_be_bytes());
+        let mut ports = [0; 4];
+        ports[..2].copy_from_slice(&seen.ports.0.to_be_bytes());
+        ports[2..].copy_from_slice(&seen.ports.1.to_be_bytes());
+        let key = FlowKey { addresses, ports, protocol: seen.protocol };
+        let hop = FlowHop { port: to.port.into(), mtu: out.mtu.into(), macs };
+        self.tell(Event::Flow { key, hop });
+    }
+}
+
+/// Where a packet goes, as an address.
+fn destination(seen: &Seen) -> IpAddr {
+    match seen.addresses {
+        Addresses::V4(_, dst) => IpAddr::V4(v4(dst)),
+        Addresses::V6(_, dst) => IpAddr::V6(v6(dst)),
+    }
+}
+
+/// TTL or hop limit, and the checksum (RFC 1141).
+#[inline]
+fn one_hop_less(packet: &mut [u8], seen: &Seen) {
+    match seen.addresses {
+        Addresses::V4(..) => {
+            packet[8] -= 1;
+            let sum = u32::from(u16::from_be_bytes([packet[10], packet[11]])) + 0x100;
+            let sum = (sum + u32::from(sum >= 0xffff)) as u16;
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        Addresses::V6(..) => packet[7] -= 1,
+    }
+}
+
+/// A copy of a frame.
+fn copied(frames: &mut lastmeter_live::dataplane::Frames, frame: Frame) -> Option<Frame> {
+    let bytes = frames.bytes(frame).to_vec();
+    frames.make(&bytes)
+}
+
+/// Times of a batch that is sampled.
+struct Lap {
+    last: Option<Instant>,
+    spent: [u64; 6],
+}
+
+impl Lap {
+    #[inline]
+    fn lap(&mut self, stage: usize) {
+        if let Some(last) = self.last {
+            let now = Instant::now();
+            self.spent[stage] = u64::try_from((now - last).as_nanos()).unwrap_or(0);
+            self.last = Some(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_wire::internet::ipv4;
+
+    #[test]
+    fn a_forwarded_header_has_one_hop_less_and_a_good_checksum() {
+        for hops in [2, 64, 255] {
+            for identification in 0..2000u16 {
+                let header = ipv4::Header {
+                    time_to_live: hops,
+                    identification: identification.wrapping_mul(33),
+                    ..ipv4::Header::new([10, 0, 0, 1].into(), [192, 0, 2, 1].into(), 17)
+                };
+                let mut frame = vec![0; 12];
+                frame.extend([8, 0]);
+                header.emit(0, &mut frame).expect("fits");
+                let seen = parse(&frame).expect("a packet");
+                one_hop_less(&mut frame[ETHERNET..], &seen);
+                let packet = ipv4::Packet::parse(&frame[ETHERNET..]).expect("a good checksum");
+                assert_eq!(packet.header().time_to_live, hops - 1);
+            }
+        }
+    }
+}

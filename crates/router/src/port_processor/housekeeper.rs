@@ -1,0 +1,431 @@
+//! What a port processor's other threads do: open its ports, follow the kernel's links, addresses and neighbours, take the
+//! control processor's commands, write the tables.
+
+use super::answer::Own;
+use super::count::{Counters, STAGES, Stages};
+use super::plugin::Plugin;
+use super::tables::Tables;
+use super::{Change, Event, Parts, PortProcessor, PortSetup, Setup};
+use crate::config::{Action, Config};
+use crate::message::{self, Command, Report};
+use lastmeter_base::{Rate, Time};
+use lastmeter_lab::library::Library;
+use lastmeter_live::dataplane::routing::{Follow, Watch, index_of, resolve};
+use lastmeter_live::dataplane::{self, Frames, Shared};
+use lastmeter_net::classify::{self, Classifier, Rule, Verdict};
+use lastmeter_net::queue::{self, DropTail, Queue};
+use lastmeter_plugin::host::Host;
+use lastmeter_wire::netlink::{Message, masked};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Frames that each port has to receive into.
+const RECEIVING: usize = 1024;
+/// Packets of a queue whose port says nothing.
+const QUEUE: u64 = 1000;
+
+/// The way to the port processor's thread.
+struct Door {
+    changes: Sender<Change>,
+    pending: Arc<AtomicBool>,
+    wake: OwnedFd,
+}
+
+impl Door {
+    fn tell(&self, change: Change) {
+        if self.changes.send(change).is_ok() {
+            // It looks at the flag after each batch, and sleeps only with the descriptor watched.
+            self.pending.store(true, Ordering::Release);
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// What the threads of a port processor share.
+struct House {
+    config: Mutex<Config>,
+    folder: PathBuf,
+    host: Arc<Host>,
+    library: Arc<dyn Library + Send + Sync>,
+    shared: Shared,
+    tables: Mutex<Tables>,
+    door: Door,
+    stages: Arc<Stages>,
+    /// Interfaces by port.
+    indices: Vec<u32>,
+    end: AtomicBool,
+}
+
+/// Runs a port processor until it is told to end: opens its ports, listens for the control processor at `socket`.
+///
+/// # Errors
+/// When it cannot begin.
+pub fn run(
+    config: Config,
+    folder: &Path,
+    socket: &Path,
+    host: Arc<Host>,
+    library: Arc<dyn Library + Send + Sync>,
+) -> Result<(), String> {
+    let said = |what: &str| {
+        let what = what.to_owned();
+        move |error: std::io::Error| format!("{what}: {error}")
+    };
+    let mut indices = Vec::new();
+    for port in &config.ports {
+        let index = index_of(&port.interface);
+        indices.push(index.map_err(|error| format!("ports.{}: {error}", port.name))?);
+    }
+    let shared = Shared::new(config.fast).map_err(said("programs for the ports"))?;
+    for (number, index) in indices.iter().enumerate() {
+        shared.set_port(number as u32, *index).map_err(said("the ports' table"))?;
+    }
+    let setup = set_up(&config, folder, &host)?;
+    let mut frames = Frames::new(config.frames + indices.len() * RECEIVING * 2)
+        .map_err(said("memory for frames"))?;
+    let sockets = dataplane::frames::open(&mut frames, &shared, &indices, RECEIVING)
+        .map_err(said("opening the ports (are you root?)"))?;
+    let tables = Tables::new();
+    let (v4, v6) = tables.readers();
+    let (changes, from_changes) = channel();
+    let (events, from_events) = channel();
+    let pending = Arc::<AtomicBool>::default();
+    let wake = Parts::eventfd().map_err(said("waking up"))?;
+    let attention = Parts::eventfd().map_err(said("waking up"))?;
+    let counts: Arc<Vec<Counters>> =
+        Arc::new(indices.iter().map(|_| Counters::default()).collect());
+    let stages = Arc::<Stages>::default();
+    let parts = Parts {
+        names: config.ports.iter().map(|port| port.name.clone()).collect(),
+        sockets,
+        frames,
+        v4,
+        v6,
+        setup,
+        fast: config.fast,
+        changes: from_changes,
+        pending: pending.clone(),
+        wake: Parts::another(&wake).map_err(said("waking up"))?,
+        events,
+        attention: Parts::another(&attention).map_err(said("waking up"))?,
+        counts,
+        stages: stages.clone(),
+    };
+    let _ = std::fs::remove_file(socket);
+    let listener = UnixListener::bind(socket).map_err(said(&socket.display().to_string()))?;
+    let core = config.core;
+    let house = Arc::new(House {
+        config: Mutex::new(config),
+        folder: folder.to_owned(),
+        host,
+        library,
+        shared,
+        tables: Mutex::new(tables),
+        door: Door { changes, pending, wake },
+        stages,
+        indices,
+        end: AtomicBool::new(false),
+    });
+    let kernel = {
+        let house = house.clone();
+        std::thread::spawn(move || follow(&house, &attention, &from_events))
+    };
+    {
+        let house = house.clone();
+        std::thread::spawn(move || listen(&house, &listener));
+    }
+    if let Some(core) = core {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(core);
+        rustix::thread::sched_setaffinity(None, &set)
+            .map_err(|error| format!("core {core}: {error}"))?;
+    }
+    let mut processor = PortProcessor::new(parts);
+    processor.run();
+    house.end.store(true, Ordering::Relaxed);
+    let _ = kernel.join();
+    let _ = std::fs::remove_file(socket);
+    Ok(())
+}
+
+/// Queues, filters and plugins as the file says.
+fn set_up(config: &Config, folder: &Path, host: &Host) -> Result<Setup, String> {
+    let read = |file: &str| {
+        let path = folder.join(file);
+        std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let now = Time::START;
+    let mut plugins = Vec::new();
+    for (name, plugin) in &config.plugins {
+        plugins.push(
+            Plugin::new(name, plugin, host, now, &read)
+                .map_err(|why| format!("plugins.{name}: {why}"))?,
+        );
+    }
+    let number = |name: &String| config.plugins.keys().position(|own| own == name).unwrap_or(0);
+    let mut rules: Vec<Rule> = Vec::new();
+    for (priority, filter) in config.filters.iter().enumerate() {
+        let action = match &filter.action {
+            Action::Deny => classify::Action::Deny,
+            Action::Permit => classify::Action::Permit,
+            Action::Plugin(name) => classify::Action::Active { instance: number(name) as u32 },
+        };
+        let filter = filter.filter.clone();
+        rules.push(Rule { filter, priority: priority as u32, verdict: Verdict::of(action) });
+    }
+    if let Some(file) = &config.rules {
+        let text = String::from_utf8(read(file)?).map_err(|error| format!("{file}: {error}"))?;
+        let filters = classify::text::parse(&text).map_err(|error| format!("{file}: {error}"))?;
+        for filter in filters {
+            let priority = rules.len() as u32;
+            rules.push(Rule { filter, priority, verdict: Verdict::PERMIT });
+        }
+    }
+    let rules = match rules.is_empty() {
+        true => None,
+        false => {
+            let mut classifier = Classifier::new(1);
+            for rule in rules {
+                classifier
+                    .general
+                    .install(rule)
+                    .map_err(|refusal| format!("filters: {refusal}"))?;
+            }
+            Some(classifier)
+        }
+    };
+    let ports = config.ports.iter().map(|port| {
+        let queue: Box<dyn Queue> = match &port.queue {
+            Some(nested) => {
+                let site =
+                    queue::Site { rate: port.rate, name: &port.name, ..queue::Site::ANYWHERE };
+                queue::build(nested, &site)
+            }
+            None => Box::new(DropTail::new(QUEUE, lastmeter_base::Bytes(u64::MAX))),
+        };
+        let plugins = port.plugins.iter().map(number).collect();
+        PortSetup { queue, rate: port.rate, flows: port.flows, plugins }
+    });
+    Ok(Setup { rules, plugins, ports: ports.collect() })
+}
+
+/// Follows the kernel, and does what the port processor asks.
+fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut addresses: BTreeMap<u16, BTreeSet<(IpAddr, u8)>> = BTreeMap::new();
+    let timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    let mut watch = None;
+    while !house.end.load(Ordering::Relaxed) {
+        let Some(following) = &mut watch else {
+            watch = Watch::new(Follow { routes: false }).ok();
+            if watch.is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+            continue;
+        };
+        {
+            let mut polled = [
+                PollFd::from_borrowed_fd(following.fd(), PollFlags::IN),
+                PollFd::new(attention, PollFlags::IN),
+            ];
+            let _ = poll(&mut polled, Some(&timeout));
+        }
+        let _ = rustix::io::read(attention, &mut [0u8; 8]);
+        let mut asked = BTreeSet::new();
+        while let Ok(event) = events.try_recv() {
+            match event {
+                Event::Resolve { port, address } => {
+                    asked.insert((port, address));
+                }
+                Event::Flow { key, hop } => drop(house.shared.set_flow(&key, &hop)),
+            }
+        }
+        for (port, address) in asked {
+            let _ = resolve(house.indices[usize::from(port)], address);
+        }
+        let whole = following.poll(|message| heard(house, &mut addresses, message));
+        if !matches!(whole, Ok(true)) {
+            // Changes were lost, or the socket failed: what there is now is told again.
+            watch = None;
+        }
+    }
+}
+
+/// Something of the kernel has changed.
+fn heard(house: &House, addresses: &mut BTreeMap<u16, BTreeSet<(IpAddr, u8)>>, message: Message) {
+    let port = |interface: u32| {
+        house.indices.iter().position(|index| *index == interface).map(|at| at as u16)
+    };
+    match message {
+        Message::Link(there, link) => {
+            let (Some(port), Some(mac)) = (port(link.interface), link.mac) else { return };
+            let longest = (dataplane::frames::FRAME_MAX - super::parse::ETHERNET) as u32;
+            let mtu = link.mtu.min(longest) as u16;
+            house.door.tell(Change::Link(port, there && link.up, mtu, mac));
+            house.shared.clear_flows();
+        }
+        Message::Neighbour(there, neighbour) => {
+            let Some(port) = port(neighbour.interface) else { return };
+            let mac = neighbour.reachable().filter(|_| there);
+            house.door.tell(Change::Neighbour(port, neighbour.address, mac));
+            if mac.is_none() {
+                house.shared.clear_flows();
+            }
+        }
+        Message::Address(there, address) => {
+            // An address of any interface is for this host.
+            match there {
+                true => drop(house.shared.add_local(address.address)),
+                false => house.shared.remove_local(address.address),
+            }
+            let Some(port) = port(address.interface) else { return };
+            let own = addresses.entry(port).or_default();
+            match there {
+                true => own.insert((address.address, address.len)),
+                false => own.remove(&(address.address, address.len)),
+            };
+            let network = (masked(address.address, address.len), address.len);
+            let is_local = matches!(address.address, IpAddr::V6(v6) if v6.segments()[0] == 0xfe80);
+            if !is_local {
+                let mut tables = house.tables.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = tables.attach(network, there.then_some(port));
+            }
+            let first = |wanted: fn(&IpAddr) -> bool| {
+                own.iter().map(|(address, _)| *address).find(|address| wanted(address))
+            };
+            let v4 = first(IpAddr::is_ipv4);
+            let v6 = own
+                .iter()
+                .map(|(address, _)| *address)
+                .find(|address| matches!(address, IpAddr::V6(v6) if v6.segments()[0] != 0xfe80));
+            let own = Own {
+                v4: v4.and_then(|a| if let IpAddr::V4(a) = a { Some(a) } else { None }),
+                v6: v6.and_then(|a| if let IpAddr::V6(a) = a { Some(a) } else { None }),
+            };
+            house.door.tell(Change::Own(port, own));
+            house.shared.clear_flows();
+        }
+        _ => {}
+    }
+}
+
+/// Serves one control processor after another.
+fn listen(house: &Arc<House>, listener: &UnixListener) {
+    while let Ok((stream, _)) = listener.accept() {
+        // Two at once: one that serves, and one that asks.
+        let house = house.clone();
+        std::thread::spawn(move || obey(&house, stream));
+    }
+}
+
+fn obey(house: &House, stream: UnixStream) {
+    let Ok(mut reply) = stream.try_clone() else { return };
+    let mut reader = std::io::BufReader::with_capacity(1 << 16, stream);
+    let mut changed = false;
+    while let Ok(Some(command)) = message::read::<Command>(&mut reader) {
+        changed |= matches!(command, Command::Route { .. } | Command::Hop { .. });
+        let report = match command {
+            Command::Sync => Some(Report::Done),
+            Command::Show(what) => Some(Report::Shown(show(house, &what).to_string())),
+            other => done(house, other).err().map(Report::Wrong),
+        };
+        if report.is_some_and(|report| message::write(&mut reply, &report).is_err()) {
+            return;
+        }
+        // Known flows may have another way now; once for all changes that arrived together.
+        if changed && reader.buffer().is_empty() {
+            house.shared.clear_flows();
+            changed = false;
+        }
+    }
+}
+
+fn done(house: &House, command: Command) -> Result<(), String> {
+    let tables = || house.tables.lock().unwrap_or_else(PoisonError::into_inner);
+    match command {
+        Command::Begin => tables().begin(),
+        Command::Finish => drop(tables().finish()?),
+        Command::Route { prefix, len, hop } => tables().route((prefix, len), hop)?,
+        Command::Hop { number, to } => {
+            let ports = house.indices.len();
+            if number < super::hop::FIRST || to.iter().any(|next| usize::from(next.port) >= ports) {
+                return Err(format!("hop {number}: no such number or port"));
+            }
+            house.door.tell(Change::Hop(number, to));
+        }
+        Command::Rate { port, rate } => {
+            if usize::from(port) >= house.indices.len() {
+                return Err(format!("there is no port {port}"));
+            }
+            house.door.tell(Change::Rate(port, (rate > 0).then(|| Rate::from_bits(rate))));
+            house.shared.clear_flows();
+        }
+        Command::Configure(text) => {
+            let config = Config::parse("router.toml", text.as_bytes(), &*house.library).map_err(
+                |problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+            )?;
+            let mut current = house.config.lock().unwrap_or_else(PoisonError::into_inner);
+            let names = |config: &Config| -> Vec<(String, String)> {
+                config.ports.iter().map(|p| (p.name.clone(), p.interface.clone())).collect()
+            };
+            if names(&config) != names(&current) {
+                return Err("ports change only when the router is started again".to_owned());
+            }
+            let setup = set_up(&config, &house.folder, &house.host)?;
+            house.door.tell(Change::Setup(Box::new(setup)));
+            house.shared.clear_flows();
+            *current = config;
+        }
+        Command::Plugin { name, config } => {
+            let (answer, told) = channel();
+            house.door.tell(Change::Plugin(name, config, answer));
+            told.recv().map_err(|_| "the port processor has ended".to_owned())??;
+        }
+        Command::End => house.door.tell(Change::End),
+        Command::Sync | Command::Show(_) => {}
+    }
+    Ok(())
+}
+
+/// The state, or a part of it.
+fn show(house: &House, what: &str) -> Value {
+    let (answer, told) = channel();
+    house.door.tell(Change::Show(answer));
+    let mut state = told.recv().unwrap_or_else(|_| json!({}));
+    let (v4, v6, bytes) = {
+        let tables = house.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let (v4, v6) = tables.len();
+        (v4, v6, tables.bytes())
+    };
+    state["routes"] = json!({ "v4": v4, "v6": v6, "bytes": bytes });
+    let packets = house.stages.packets.load(Ordering::Relaxed);
+    let spent: Vec<u64> =
+        house.stages.spent.iter().map(|spent| spent.load(Ordering::Relaxed)).collect();
+    state["stages"] = json!({
+        "names": STAGES,
+        "spent": spent,
+        "packets": packets,
+        "queued": house.stages.queued.load(Ordering::Relaxed),
+    });
+    state["cpu"] = json!(cpu());
+    if let Some(address) = what.strip_prefix("route ") {
+        let found = address.parse().ok().and_then(|address| {
+            house.tables.lock().unwrap_or_else(PoisonError::into_inner).lookup(address)
+        });
+        return json!({ "address": address, "hop": found });
+    }
+    state
+}
+
+/// CPU time of this process, in seconds.
+fn cpu() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

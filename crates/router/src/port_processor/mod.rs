@@ -1,0 +1,483 @@
+//! A port processor: one thread that takes packets from its ports, decides about them, and sends them on, in batches, each
+//! to completion. Nothing that it does waits for anybody else.
+//!
+//! ```text
+//! ports --> batch of 64 --> parse, classify, plugins, lookup --> queue of the other port --> shaper --> interface
+//!             ^ tables (read without locks)    ^ changes (a channel, looked at between batches)
+//! ```
+//!
+//! [`housekeeper`] is the other thread of the same process: it follows the kernel's links and neighbours, takes commands of
+//! the control processor, and writes the tables. When the control processor dies, both go on.
+
+pub mod answer;
+pub mod count;
+mod forward;
+pub mod hop;
+pub mod housekeeper;
+pub mod output;
+pub mod parse;
+pub mod plugin;
+pub mod tables;
+
+pub use forward::BATCH;
+
+use count::{Counters, Reason, Stages};
+use hop::{Hops, Next};
+use lastmeter_base::{Duration, Pool, Rate, Time};
+use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame, Frames, Socket};
+use lastmeter_net::classify::Classifier;
+use lastmeter_net::lookup::Reader;
+use lastmeter_net::queue::Queue;
+use output::Output;
+use plugin::{Passing, Plugin, Wish};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant;
+
+/// One batch in so many is timed for the ledger.
+pub const SAMPLE: u64 = 16;
+/// Packets that wait for neighbours.
+const HELD_MAX: usize = 512;
+/// How long they wait.
+const PATIENCE: Duration = Duration::from_ms(3000);
+/// ICMP errors a second, and at once.
+const ANSWERS: f64 = 1000.0;
+const ANSWERS_AT_ONCE: f64 = 50.0;
+/// An idle port processor looks up so often.
+const IDLE: std::time::Duration = std::time::Duration::from_millis(100);
+/// Flows that the fast path may take over, while they are counted.
+const CANDIDATES: usize = 4096;
+
+/// A change for the port processor.
+pub enum Change {
+    /// What a hop's number means.
+    Hop(u32, Vec<Next>),
+    /// A neighbour on a port was found, or lost.
+    Neighbour(u16, IpAddr, Option<[u8; 6]>),
+    /// A port's own addresses.
+    Own(u16, answer::Own),
+    /// A port's interface: whether it is up, its MTU and its Ethernet address.
+    Link(u16, bool, u16, [u8; 6]),
+    /// A port's shaper.
+    Rate(u16, Option<Rate>),
+    /// Filters, queues and plugins, anew.
+    Setup(Box<Setup>),
+    /// A plugin's configuration; the answer.
+    Plugin(String, String, Sender<Result<(), String>>),
+    /// The state, for the curious.
+    Show(Sender<Value>),
+    /// Ends.
+    End,
+}
+
+/// What `router.toml` says of the way of packets, ready for use.
+pub struct Setup {
+    /// Filters, if there are any.
+    pub rules: Option<Classifier>,
+    /// Plugins; filters name them by number.
+    pub plugins: Vec<Plugin>,
+    /// For each port: its queue, its flows, its plugins.
+    pub ports: Vec<PortSetup>,
+}
+
+/// What the file says of a port.
+pub struct PortSetup {
+    /// Where packets wait.
+    pub queue: Box<dyn Queue>,
+    /// The shaper.
+    pub rate: Option<Rate>,
+    /// Flows that are told apart.
+    pub flows: u32,
+    /// Plugins by number.
+    pub plugins: Vec<usize>,
+}
+
+/// What the port processor asks of its housekeeper.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// Who has this address?
+    Resolve {
+        /// On this port.
+        port: u16,
+        /// The address.
+        address: IpAddr,
+    },
+    /// A flow for the fast path.
+    Flow {
+        /// Which packets.
+        key: FlowKey,
+        /// Where to.
+        hop: FlowHop,
+    },
+}
+
+/// A packet that waits for a neighbour.
+struct Held {
+    port: u16,
+    passing: Passing,
+    neighbour: u32,
+    queue: Option<u32>,
+    hop: bool,
+    until: Time,
+}
+
+struct Port {
+    name: String,
+    own: answer::Own,
+    mac: [u8; 6],
+    mtu: u16,
+    output: Output,
+    flows: u32,
+    plugins: Vec<usize>,
+    /// Whether nothing but its line decides when packets leave, so that the fast path may use it.
+    plain: bool,
+}
+
+/// Tokens for answers.
+struct Answers {
+    tokens: f64,
+    since: Time,
+}
+
+impl Answers {
+    fn may(&mut self, now: Time) -> bool {
+        let more = now.saturating_since(self.since).as_secs_f64() * ANSWERS;
+        self.tokens = (self.tokens + more).min(ANSWERS_AT_ONCE);
+        self.since = now;
+        let may = self.tokens >= 1.0;
+        if may {
+            self.tokens -= 1.0;
+        }
+        may
+    }
+}
+
+/// What a port processor is made of.
+pub struct Parts {
+    /// Its ports' names, in order.
+    pub names: Vec<String>,
+    /// Their sockets.
+    pub sockets: Vec<Socket>,
+    /// Their memory.
+    pub frames: Frames,
+    /// The routing tables.
+    pub v4: Reader<u32>,
+    /// The routing tables.
+    pub v6: Reader<u128>,
+    /// What the file says.
+    pub setup: Setup,
+    /// Whether known flows go to the fast path.
+    pub fast: bool,
+    /// Changes come from here.
+    pub changes: Receiver<Change>,
+    /// Set when there are changes.
+    pub pending: Arc<AtomicBool>,
+    /// Readable when there are changes while it sleeps.
+    pub wake: OwnedFd,
+    /// Events go there.
+    pub events: Sender<Event>,
+    /// Made readable with each event.
+    pub attention: OwnedFd,
+    /// Counters of each port.
+    pub counts: Arc<Vec<Counters>>,
+    /// Times of stages.
+    pub stages: Arc<Stages>,
+}
+
+/// The thread's state.
+pub struct PortProcessor {
+    ports: Vec<Port>,
+    sockets: Vec<Socket>,
+    frames: Frames,
+    pool: Pool,
+    v4: Reader<u32>,
+    v6: Reader<u128>,
+    hops: Hops,
+    rules: Option<Classifier>,
+    plugins: Vec<Plugin>,
+    fast: bool,
+    changes: Receiver<Change>,
+    pending: Arc<AtomicBool>,
+    wake: OwnedFd,
+    events: Sender<Event>,
+    attention: OwnedFd,
+    counts: Arc<Vec<Counters>>,
+    stages: Arc<Stages>,
+    began: Instant,
+    batches: u64,
+    arrived: Vec<Frame>,
+    work: Vec<forward::Work>,
+    passing: Vec<Passing>,
+    wishes: Vec<Wish>,
+    copies: Vec<(Passing, u16)>,
+    held: Vec<Held>,
+    answers: Answers,
+    candidates: Vec<(u64, u8)>,
+    ended: bool,
+}
+
+impl PortProcessor {
+    /// Ready to run.
+    pub fn new(parts: Parts) -> PortProcessor {
+        let Parts { names, sockets, frames, v4, v6, setup, fast, .. } = parts;
+        let Parts { changes, pending, wake, events, attention, counts, stages, .. } = parts;
+        let Setup { rules, plugins, ports } = setup;
+        let ports = names.into_iter().zip(ports).map(|(name, port)| Port {
+            name,
+            own: answer::Own::default(),
+            mac: [0; 6],
+            mtu: 1500,
+            plain: port.rate.is_none(),
+            output: Output::new(port.queue, port.rate),
+            flows: port.flows,
+            plugins: port.plugins,
+        });
+        PortProcessor {
+            ports: ports.collect(),
+            sockets,
+            frames,
+            pool: Pool::default(),
+            v4,
+            v6,
+            hops: Hops::default(),
+            rules,
+            plugins,
+            fast,
+            changes,
+            pending,
+            wake,
+            events,
+            attention,
+            counts,
+            stages,
+            began: Instant::now(),
+            batches: 0,
+            arrived: Vec::new(),
+            work: Vec::new(),
+            passing: Vec::new(),
+            wishes: Vec::new(),
+            copies: Vec::new(),
+            held: Vec::new(),
+            answers: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
+            candidates: vec![(0, 0); CANDIDATES],
+            ended: false,
+        }
+    }
+
+    fn now(&self) -> Time {
+        let nanoseconds = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Time::from_ps(nanoseconds.saturating_mul(1000))
+    }
+
+    fn tell(&self, event: Event) {
+        if self.events.send(event).is_ok() {
+            let _ = rustix::io::write(&self.attention, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Forwards packets until it is told to end.
+    pub fn run(&mut self) {
+        while !self.ended {
+            if self.pending.swap(false, Ordering::Acquire) {
+                self.change();
+            }
+            let now = self.now();
+            let mut taken = 0;
+            for port in 0..self.ports.len() {
+                taken += self.batch(port as u16, now);
+            }
+            let sent = self.drain();
+            if !self.held.is_empty() {
+                self.release(now);
+            }
+            if taken == 0 && sent == 0 {
+                self.wait();
+            }
+        }
+    }
+
+    /// Hands to the interfaces what may leave; how many packets.
+    fn drain(&mut self) -> u64 {
+        let now = self.now();
+        let timed = (self.batches.is_multiple_of(SAMPLE)).then(Instant::now);
+        let (mut all, mut all_queued) = (0, 0);
+        for (at, port) in self.ports.iter_mut().enumerate() {
+            if port.output.waiting() == 0 && self.sockets[at].waiting() == 0 {
+                continue;
+            }
+            let (socket, count) = (&mut self.sockets[at], &self.counts[at]);
+            let (sent, queued) =
+                port.output.drain(now, socket, &mut self.pool, &mut self.frames, count);
+            all += sent;
+            all_queued += queued;
+        }
+        if let Some(timed) = timed.filter(|_| all > 0) {
+            let spent = u64::try_from(timed.elapsed().as_nanos()).unwrap_or(0);
+            Counters::add(&self.stages.spent[6], spent);
+            Counters::add(&self.stages.queued, all_queued);
+        }
+        all
+    }
+
+    /// Sleeps until packets arrive, something changes, or a shaper's next packet is due.
+    fn wait(&mut self) {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let now = self.now();
+        let due = self.ports.iter().filter_map(|port| port.output.ready_at(now)).min();
+        let sending = self.sockets.iter().any(|socket| socket.waiting() > 0);
+        let most = if sending || !self.held.is_empty() { IDLE / 100 } else { IDLE };
+        let wait = due.map_or(most, |due| {
+            let wait = due.saturating_since(now).as_ps() / 1000;
+            most.min(std::time::Duration::from_nanos(wait))
+        });
+        if wait.is_zero() {
+            return;
+        }
+        let mut polled: Vec<PollFd<'_>> = self
+            .sockets
+            .iter()
+            .map(|socket| PollFd::from_borrowed_fd(socket.fd(), PollFlags::IN))
+            .collect();
+        polled.push(PollFd::new(&self.wake, PollFlags::IN));
+        let timeout =
+            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+        let _ = poll(&mut polled, Some(&timeout));
+        if polled.last().is_some_and(|last| !last.revents().is_empty()) {
+            let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+        }
+        for (socket, count) in self.sockets.iter().zip(self.counts.iter()) {
+            count.overrun.store(socket.lost().overrun, Ordering::Relaxed);
+        }
+    }
+
+    fn change(&mut self) {
+        while let Ok(change) = self.changes.try_recv() {
+            match change {
+                Change::Hop(number, to) => self.hops.set(number, to),
+                Change::Neighbour(port, address, mac) => self.learn(port, address, mac),
+                Change::Own(port, own) => self.ports[usize::from(port)].own = own,
+                Change::Link(port, up, mtu, mac) => {
+                    let port = &mut self.ports[usize::from(port)];
+                    (port.output.up, port.mtu, port.mac) = (up, mtu, mac);
+                }
+                Change::Rate(port, rate) => {
+                    let port = &mut self.ports[usize::from(port)];
+                    port.output.set_rate(rate);
+                    port.plain = rate.is_none();
+                }
+                Change::Setup(setup) => self.set_up(*setup),
+                Change::Plugin(name, config, answer) => {
+                    let now = self.now();
+                    let found = self.plugins.iter_mut().find(|plugin| plugin.name == name);
+                    let done = match found {
+                        Some(plugin) => plugin.configure(&config, now),
+                        None => Err(format!("there is no plugin {name:?}")),
+                    };
+                    let _ = answer.send(done);
+                }
+                Change::Show(answer) => {
+                    let state = self.state();
+                    let _ = answer.send(state);
+                }
+                Change::End => self.ended = true,
+            }
+        }
+        self.candidates.fill((0, 0));
+    }
+
+    fn learn(&mut self, port: u16, address: IpAddr, mac: Option<[u8; 6]>) {
+        let own = self.ports[usize::from(port)].mac;
+        let macs = mac.map(|mac| {
+            let mut macs = [0; 12];
+            macs[..6].copy_from_slice(&mac);
+            macs[6..].copy_from_slice(&own);
+            macs
+        });
+        let _ = self.hops.learn(port, address, macs);
+    }
+
+    fn set_up(&mut self, setup: Setup) {
+        let now = self.now();
+        self.rules = setup.rules;
+        self.plugins = setup.plugins;
+        for (at, new) in setup.ports.into_iter().enumerate().take(self.ports.len()) {
+            let port = &mut self.ports[at];
+            port.output.set_queue(now, new.queue, &mut self.frames, &self.counts[at]);
+            port.output.set_rate(new.rate);
+            port.plain = new.rate.is_none();
+            (port.flows, port.plugins) = (new.flows, new.plugins);
+        }
+    }
+
+    /// What can be seen of it.
+    fn state(&mut self) -> Value {
+        let now = self.now();
+        let ports = self.ports.iter().zip(self.counts.iter()).map(|(port, counts)| {
+            let counts: serde_json::Map<String, Value> =
+                counts.each().into_iter().map(|(name, count)| (name, json!(count))).collect();
+            json!({
+                "name": port.name,
+                "up": port.output.up,
+                "mtu": port.mtu,
+                "waiting": port.output.waiting(),
+                "waiting-bytes": port.output.waiting_bytes(),
+                "counts": counts,
+            })
+        });
+        let ports: Vec<Value> = ports.collect();
+        let plugins: Vec<Value> = self
+            .plugins
+            .iter_mut()
+            .map(|plugin| {
+                let (failures, last) = plugin.failures();
+                json!({
+                    "name": plugin.name,
+                    "seen": plugin.seen,
+                    "denied": plugin.denied,
+                    "changed": plugin.changed,
+                    "failures": failures,
+                    "last-failure": last,
+                    "report": plugin.report(now),
+                })
+            })
+            .collect();
+        json!({
+            "ports": ports,
+            "plugins": plugins,
+            "held-for-neighbours": self.held.len(),
+            "free-frames": self.frames.free_count(),
+            "elapsed": self.began.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+impl Drop for PortProcessor {
+    fn drop(&mut self) {
+        for held in std::mem::take(&mut self.held) {
+            self.counts[usize::from(held.port)].drop(Reason::NoNeighbour);
+        }
+    }
+}
+
+/// What wakes it up, for whoever sends it changes.
+impl Parts {
+    /// A descriptor that becomes readable when written to.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn eventfd() -> std::io::Result<OwnedFd> {
+        use rustix::event::{EventfdFlags, eventfd};
+        Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+    }
+    /// Another handle of the same.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn another(fd: &OwnedFd) -> std::io::Result<OwnedFd> {
+        fd.as_fd().try_clone_to_owned()
+    }
+}

@@ -1,0 +1,221 @@
+//! Where packets leave: a queue discipline of the models, a shaper, the interface.
+//!
+//! ```text
+//! frame + flow --> [ queue discipline ] --> shaper --> interface
+//!                     drops, marks
+//! ```
+//!
+//! The discipline sees a packet of the models whose sequence number is the place of its frame.
+
+use super::count::{Counters, Reason};
+use lastmeter_base::{Bytes, Duration, Ecn, FlowId, Packet, Pool, Rate, Time};
+use lastmeter_live::dataplane::{Frame, Frames, Socket};
+use lastmeter_net::queue::Queue;
+use lastmeter_wire::internet::checksum::update_field;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Line time of a frame beyond its bytes: preamble, check sequence, gap (IEEE 802.3).
+const FRAMING: u64 = 24;
+/// A shaper may be ahead by so much, since a thread cannot wake up for each packet.
+const BURST: Duration = Duration::from_us(200);
+
+/// What is known of a packet when it is queued.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving {
+    /// Its frame.
+    pub frame: Frame,
+    /// Its flow, for disciplines that tell flows apart.
+    pub flow: u32,
+    /// Its class, by the first three bits of its DSCP.
+    pub class: u8,
+    /// Its mark of congestion.
+    pub ecn: Ecn,
+}
+
+/// The output side of a port.
+pub struct Output {
+    queue: Box<dyn Queue>,
+    rate: Option<Rate>,
+    /// When the line is free again.
+    free_at: Time,
+    /// Whether frames were handed over that the kernel has not been told of.
+    pub unsent: bool,
+    /// Whether the interface is up.
+    pub up: bool,
+}
+
+fn frame_of(packet: &Packet) -> Frame {
+    Frame { at: packet.seq as u32, len: packet.len.0 as u16 }
+}
+
+impl Output {
+    /// With this queue; departures are shaped to `rate`.
+    pub fn new(queue: Box<dyn Queue>, rate: Option<Rate>) -> Output {
+        Output { queue, rate, free_at: Time::START, unsent: false, up: true }
+    }
+    /// Replaces the shaper's rate.
+    pub fn set_rate(&mut self, rate: Option<Rate>) {
+        self.rate = rate;
+    }
+    /// Replaces the queue; what waits in the old one leaves first, as far as there is room in the new.
+    pub fn set_queue(
+        &mut self,
+        now: Time,
+        mut queue: Box<dyn Queue>,
+        frames: &mut Frames,
+        count: &Counters,
+    ) {
+        while let Some(packet) = self.queue.dequeue(now) {
+            if let Err(packet) = queue.enqueue(now, packet) {
+                frames.free(frame_of(&packet));
+                count.drop(Reason::QueueFull);
+            }
+        }
+        self.queue = queue;
+    }
+    /// How many packets wait.
+    pub fn waiting(&self) -> u64 {
+        self.queue.packets()
+    }
+    /// How many bytes wait.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.queue.bytes().0
+    }
+    /// Queues a packet.
+    #[inline]
+    pub fn enqueue(
+        &mut self,
+        now: Time,
+        leaving: Leaving,
+        pool: &mut Pool,
+        frames: &mut Frames,
+        count: &Counters,
+    ) {
+        let mut packet = pool.take(Bytes(leaving.frame.len.into()));
+        packet.seq = leaving.frame.at.into();
+        packet.flow = FlowId(leaving.flow);
+        packet.class = leaving.class;
+        packet.ecn = leaving.ecn;
+        packet.entered = now;
+        packet.born = now;
+        if let Err(packet) = self.queue.enqueue(now, packet) {
+            frames.free(frame_of(&packet));
+            pool.give(packet);
+            count.drop(Reason::QueueFull);
+        }
+        self.drops(pool, frames, count);
+    }
+    fn drops(&mut self, pool: &mut Pool, frames: &mut Frames, count: &Counters) {
+        while let Some((packet, _)) = self.queue.dropped() {
+            frames.free(frame_of(&packet));
+            pool.give(packet);
+            count.drop(Reason::QueueDrop);
+        }
+    }
+    /// Hands packets to the interface, as many as it takes and the shaper allows; how many, and how long they waited in
+    /// nanoseconds, together.
+    pub fn drain(
+        &mut self,
+        now: Time,
+        socket: &mut Socket,
+        pool: &mut Pool,
+        frames: &mut Frames,
+        count: &Counters,
+    ) -> (u64, u64) {
+        if socket.waiting() > 0 {
+            socket.reclaim(frames);
+        }
+        let (mut sent, mut bytes, mut queued) = (0, 0, 0);
+        if self.queue.packets() > 0 {
+            let room = socket.room();
+            while (sent as usize) < room {
+                if self.rate.is_some() && self.free_at > now + BURST {
+                    break;
+                }
+                let Some(packet) = self.queue.dequeue(now) else { break };
+                let frame = frame_of(&packet);
+                if packet.ecn == Ecn::Ce {
+                    mark(frames.bytes_mut(frame));
+                }
+                if let Some(rate) = self.rate {
+                    let begin = if self.free_at > now { self.free_at } else { now };
+                    self.free_at = begin + rate.time_for(Bytes(u64::from(frame.len) + FRAMING));
+                }
+                queued += now.saturating_since(packet.entered).as_ps() / 1000;
+                pool.give(packet);
+                if !self.up {
+                    frames.free(frame);
+                    count.drop(Reason::LinkDown);
+                    continue;
+                }
+                socket.put(frame);
+                sent += 1;
+                bytes += u64::from(frame.len);
+            }
+            self.drops(pool, frames, count);
+        }
+        if sent > 0 || socket.waiting() > 0 {
+            // The kernel sends some frames with each call; the rest is in its ring, and is mentioned again.
+            if let Ok(up) = socket.flush() {
+                self.up = up;
+            }
+            socket.reclaim(frames);
+        }
+        if sent > 0 {
+            Counters::add(&count.sent, sent);
+            Counters::add(&count.sent_bytes, bytes);
+        }
+        count.held.store(self.queue.packets(), Relaxed);
+        (sent, queued)
+    }
+    /// When it could next send what waits; `None` if nothing waits.
+    pub fn ready_at(&self, now: Time) -> Option<Time> {
+        if self.queue.packets() == 0 {
+            return None;
+        }
+        let queue = self.queue.ready_at(now)?;
+        let line = match self.rate {
+            Some(_) if self.free_at > now + BURST => {
+                now + self.free_at.saturating_since(now + BURST)
+            }
+            _ => now,
+        };
+        Some(if queue > line { queue } else { line })
+    }
+}
+
+/// Marks a packet as having met congestion (RFC 3168 §5).
+fn mark(frame: &mut [u8]) {
+    let Some((ethernet, packet)) = frame.split_at_mut_checked(14) else { return };
+    match ethernet[12..14] {
+        [8, 0] if packet.len() >= 20 => {
+            let old = [packet[0], packet[1]];
+            packet[1] |= 3;
+            let sum = u16::from_be_bytes([packet[10], packet[11]]);
+            let new = update_field(sum, &old, &packet[..2]);
+            packet[10..12].copy_from_slice(&new.to_be_bytes());
+        }
+        [0x86, 0xdd] if packet.len() >= 40 => packet[1] |= 0x30,
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_wire::internet::ipv4;
+
+    #[test]
+    fn a_marked_packet_keeps_a_good_checksum() {
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0]);
+        let header = ipv4::Header {
+            traffic_class: 2,
+            ..ipv4::Header::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17)
+        };
+        header.emit(0, &mut frame).expect("fits");
+        mark(&mut frame);
+        let packet = ipv4::Packet::parse(&frame[14..]).expect("a good checksum");
+        assert_eq!(packet.header().traffic_class, 3);
+    }
+}

@@ -1,0 +1,1 @@
+//! All tests of a router that need its crate alone.
