@@ -37,7 +37,7 @@ pub(crate) struct Bench {
 }
 
 /// Counts packets by flow, in WebAssembly. The counters are at 16384, the room of 64 requests at 1024.
-const COUNTER: &str = r#"(module
+pub(super) const COUNTER: &str = r#"(module
   (memory (export "memory") 1)
   (global (export "lm_plugin") i32 (i32.const 16))
   (data (i32.const 16) "LMRQ\01\00\01\00\00\04\00\00\10\20\00\00\40\00\00\00")

@@ -48,6 +48,11 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
     }
 }
 
+/// A plugin that counts packets, for measurements of others.
+pub(crate) fn counter() -> Result<Vec<u8>, Complaint> {
+    Ok(wat::parse_str(bench::COUNTER)?)
+}
+
 /// By its name, for the command line.
 fn kind(name: &str) -> Result<Kind, String> {
     let names = Kind::ALL.map(Kind::name).join(", ");

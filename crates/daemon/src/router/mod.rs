@@ -1,5 +1,6 @@
 //! `lastmeterd router`: runs a router, asks and tells a running one.
 
+mod bench;
 mod ledger;
 mod show;
 
@@ -35,6 +36,11 @@ pub(crate) enum Command {
     Rollback(Rollback),
     /// End a running router, its port processor too
     End(File),
+    /// Measure it beside the kernel, in network namespaces of its own
+    Bench(bench::Bench),
+    /// Frames for a benchmark, as `bench` makes them
+    #[command(hide = true)]
+    Generate(bench::Generate),
     /// The port processor of a router, as `run` starts it
     #[command(hide = true)]
     PortProcessor(File),
@@ -110,7 +116,7 @@ pub(crate) struct Rollback {
     steps: u64,
 }
 
-pub(crate) fn run(command: Command, _quick: bool) -> Result<Report, Complaint> {
+pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
     match command {
         Command::Run(arguments) => start(&arguments),
         Command::Check(file) => check(&file),
@@ -132,6 +138,8 @@ pub(crate) fn run(command: Command, _quick: bool) -> Result<Report, Complaint> {
             said(&file, &json!({ "rollback": steps }), "rolled back")
         }
         Command::End(file) => said(&file, &json!({ "end": true }), "ended"),
+        Command::Bench(arguments) => bench::bench(&arguments, quick),
+        Command::Generate(arguments) => bench::generate(&arguments),
         Command::PortProcessor(file) => port_processor(&file),
     }
 }

@@ -98,10 +98,10 @@ fn plugins(shown: &Value) -> String {
             text,
             "{:16} {:>12} {:>12} {:>12} {:>9}",
             plugin["name"].as_str().unwrap_or("?"),
-            plugin["seen"],
-            plugin["denied"],
-            plugin["changed"],
-            plugin["failures"]
+            plugin["seen"].as_u64().unwrap_or(0),
+            plugin["denied"].as_u64().unwrap_or(0),
+            plugin["changed"].as_u64().unwrap_or(0),
+            plugin["failures"].as_u64().unwrap_or(0)
         );
         for line in plugin["report"].as_str().unwrap_or_default().lines() {
             let _ = writeln!(text, "    {line}");

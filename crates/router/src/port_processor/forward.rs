@@ -101,6 +101,7 @@ impl PortProcessor {
         clock.lap(5);
         self.work = work;
         if timed.is_some() {
+            self.sampling = true;
             for (stage, spent) in clock.spent.iter().enumerate() {
                 Counters::add(&self.stages.spent[stage], *spent);
             }
@@ -480,8 +481,9 @@ impl PortProcessor {
         }
         let place = hash as usize % self.candidates.len();
         let (known, count) = &mut self.candidates[place];
-        if *known != hash {
-            (*known, *count) = (hash, 0);
+        let tag = (hash >> 32) as u32;
+        if *known != tag {
+            (*known, *count) = (tag, 0);
         }
         *count = count.saturating_add(1);
         if *count != FAST_AFTER {

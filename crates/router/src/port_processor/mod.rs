@@ -38,6 +38,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
+/// The port processor's priority (nice).
+const PRIORITY: i32 = -10;
 /// One batch in so many is timed for the ledger.
 pub const SAMPLE: u64 = 16;
 /// Packets that wait for neighbours.
@@ -49,8 +51,13 @@ const ANSWERS: f64 = 1000.0;
 const ANSWERS_AT_ONCE: f64 = 50.0;
 /// An idle port processor looks up so often.
 const IDLE: std::time::Duration = std::time::Duration::from_millis(100);
+/// A pass over the ports that found so many packets is followed by a pause instead of waiting for the next packet: the kernel
+/// then receives many at once, and neither side works for single packets.
+const MANY: usize = 32;
+/// The pause. Twice as long, packets wait longer than they are worked on; half as long, batches become short.
+const PAUSE: std::time::Duration = std::time::Duration::from_micros(40);
 /// Flows that the fast path may take over, while they are counted.
-const CANDIDATES: usize = 4096;
+const CANDIDATES: usize = 1 << 15;
 
 /// A change for the port processor.
 pub enum Change {
@@ -209,6 +216,8 @@ pub struct PortProcessor {
     stages: Arc<Stages>,
     began: Instant,
     batches: u64,
+    /// Whether a batch that was timed has not been sent yet.
+    sampling: bool,
     arrived: Vec<Frame>,
     work: Vec<forward::Work>,
     passing: Vec<Passing>,
@@ -216,7 +225,7 @@ pub struct PortProcessor {
     copies: Vec<(Passing, u16)>,
     held: Vec<Held>,
     answers: Answers,
-    candidates: Vec<(u64, u8)>,
+    candidates: Vec<(u32, u8)>,
     ended: bool,
 }
 
@@ -256,6 +265,7 @@ impl PortProcessor {
             stages,
             began: Instant::now(),
             batches: 0,
+            sampling: false,
             arrived: Vec::new(),
             work: Vec::new(),
             passing: Vec::new(),
@@ -281,6 +291,10 @@ impl PortProcessor {
 
     /// Forwards packets until it is told to end.
     pub fn run(&mut self) {
+        // Before the kernel's thread that receives for us: what it receives beyond our means is work for nothing.
+        let _ = rustix::process::setpriority_process(None, PRIORITY);
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
+        let mut many = false;
         while !self.ended {
             if self.pending.swap(false, Ordering::Acquire) {
                 self.change();
@@ -294,7 +308,12 @@ impl PortProcessor {
             if !self.held.is_empty() {
                 self.release(now);
             }
-            if taken == 0 && sent == 0 {
+            if taken > 0 {
+                many = taken >= MANY;
+            } else if many {
+                many = false;
+                std::thread::sleep(PAUSE);
+            } else if sent == 0 {
                 self.wait();
             }
         }
@@ -303,7 +322,7 @@ impl PortProcessor {
     /// Hands to the interfaces what may leave; how many packets.
     fn drain(&mut self) -> u64 {
         let now = self.now();
-        let timed = (self.batches.is_multiple_of(SAMPLE)).then(Instant::now);
+        let timed = std::mem::take(&mut self.sampling).then(Instant::now);
         let (mut all, mut all_queued) = (0, 0);
         for (at, port) in self.ports.iter_mut().enumerate() {
             if port.output.waiting() == 0 && self.sockets[at].waiting() == 0 {

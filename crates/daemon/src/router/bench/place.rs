@@ -1,0 +1,249 @@
+//! Where a router is measured: three network namespaces in a row, made and removed by `ip`.
+//!
+//! ```text
+//! source s0 ---- r0 router r1 ---- d0 sink
+//! ```
+//!
+//! The source makes frames in the kernel on core 0. The router, and the thread of the kernel that receives for it, run on
+//! core 1. The sink is a neighbour whose Ethernet address nobody has, so packets end as soon as they have arrived.
+
+use crate::Complaint;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The next router, which nobody is.
+pub(super) const NEXT: &str = "10.2.0.9";
+/// Core of the source; core of the router.
+const SOURCE: &str = "0";
+const ROUTER: &str = "1";
+
+/// The namespaces; removed when it is dropped.
+pub(super) struct Place {
+    names: [String; 3],
+    pub(super) folder: PathBuf,
+    children: Vec<Child>,
+}
+
+/// What was seen at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    at: Instant,
+    /// Packets and bytes that the sink received.
+    packets: u64,
+    bytes: u64,
+    /// CPU nanoseconds of the router and of the kernel's thread that receives for it.
+    cpu: u64,
+}
+
+/// What happened between two moments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Between {
+    /// Packets that the sink received, a second.
+    pub(super) rate: f64,
+    /// Packets for each second of the router's CPU.
+    pub(super) per_cpu: f64,
+    /// Bits a second for each core.
+    pub(super) bits_per_cpu: f64,
+    /// Cores used.
+    pub(super) cores: f64,
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), Complaint> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output =
+        output.map_err(|error| Complaint(format!("{program}: {error}; is it installed?")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Complaint(format!("{program} {}: {said}", arguments.join(" "))))
+}
+
+impl Place {
+    /// Makes it; `kernel` forwards, or somebody else.
+    pub(super) fn new(kernel: bool) -> Result<Place, Complaint> {
+        let own = std::process::id();
+        let names = ["s", "r", "d"].map(|part| format!("lastmeter-{own}-{part}"));
+        let folder = std::env::temp_dir().join(format!("lastmeter-router-{own}"));
+        std::fs::create_dir_all(&folder)?;
+        let place = Place { names, folder, children: Vec::new() };
+        let [s, r, d] = &place.names;
+        for name in [s, r, d] {
+            run("ip", &["netns", "add", name])?;
+            run("ip", &["-n", name, "link", "set", "lo", "up"])?;
+        }
+        let pair = |a: (&str, &str, &str), b: (&str, &str, &str)| {
+            let first = ["link", "add", a.1, "netns", a.0, "address", a.2, "type", "veth"];
+            let second = ["peer", "name", b.1, "netns", b.0, "address", b.2];
+            run("ip", &[&first[..], &second[..]].concat())
+        };
+        pair((s, "s0", "02:00:00:00:00:01"), (r, "r0", "02:00:00:00:00:02"))?;
+        pair((r, "r1", "02:00:00:00:00:03"), (d, "d0", "02:00:00:00:00:04"))?;
+        let ports = [
+            (s, "s0", "10.1.0.1/16"),
+            (r, "r0", "10.1.0.2/16"),
+            (r, "r1", "10.2.0.1/16"),
+            (d, "d0", "10.2.0.2/16"),
+        ];
+        for (name, port, address) in ports {
+            place.sysctl(name, &format!("net/ipv6/conf/{port}/disable_ipv6"), "1")?;
+            run("ip", &["-n", name, "addr", "add", address, "dev", port])?;
+            run("ip", &["-n", name, "link", "set", port, "up"])?;
+        }
+        place.sysctl(r, "net/ipv4/ip_forward", if kernel { "1" } else { "0" })?;
+        let nobody = "02:00:00:00:00:99";
+        let add =
+            ["-n", r, "neigh", "add", NEXT, "lladdr", nobody, "dev", "r1", "nud", "permanent"];
+        run("ip", &add)?;
+        let add = ["-n", r, "neigh", "add", "10.1.0.1", "lladdr", "02:00:00:00:00:01", "dev", "r0"];
+        run("ip", &[&add[..], &["nud", "permanent"]].concat())?;
+        // A veth pair only has a thread of the kernel for what arrives if its peer does not merge packets.
+        run("ip", &["netns", "exec", s, "ethtool", "-K", "s0", "tso", "off"])?;
+        // What is redirected to an end of a veth pair arrives only if the other end has such a thread, too.
+        run("ip", &["netns", "exec", d, "ethtool", "-K", "d0", "gro", "on"])?;
+        if kernel {
+            run("ip", &["netns", "exec", r, "ethtool", "-K", "r0", "gro", "on"])?;
+            run("ip", &["netns", "exec", r, "ethtool", "-K", "r1", "gro", "on"])?;
+        }
+        Ok(place)
+    }
+    fn sysctl(&self, name: &str, key: &str, value: &str) -> Result<(), Complaint> {
+        let path = format!("/proc/sys/{key}");
+        run("ip", &["netns", "exec", name, "sh", "-c", &format!("echo {value} > {path}")])
+    }
+    /// Gives the kernel these routes.
+    pub(super) fn routes(&self, batch: &Path) -> Result<(), Complaint> {
+        let file = batch.to_string_lossy();
+        run("ip", &["-n", &self.names[1], "-batch", &file])
+    }
+    /// A program in the router's namespace, on the router's core.
+    pub(super) fn router(&mut self, arguments: &[&str]) -> Result<(), Complaint> {
+        let program = std::env::current_exe()?;
+        let log = std::fs::File::create(self.folder.join("router.log"))?;
+        let child = Command::new("ip")
+            .args(["netns", "exec", &self.names[1], "taskset", "-c", ROUTER])
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        self.children.push(child);
+        Ok(())
+    }
+    /// What arrives at the router is received by a thread of the kernel on the router's core.
+    pub(super) fn threaded(&self) -> Result<(), Complaint> {
+        let write = "echo 1 > /sys/class/net/r0/threaded";
+        run("ip", &["netns", "exec", &self.names[1], "sh", "-c", write])?;
+        std::thread::sleep(Duration::from_millis(100));
+        for thread in self.receivers() {
+            run("taskset", &["-p", "-c", ROUTER, &thread.to_string()])?;
+        }
+        Ok(())
+    }
+    /// Frames for the router, until they are stopped.
+    pub(super) fn source(
+        &mut self,
+        len: usize,
+        rate: f64,
+        list: &Path,
+        seconds: f64,
+    ) -> Result<Child, Complaint> {
+        let program = std::env::current_exe()?;
+        let child = Command::new("ip")
+            .args(["netns", "exec", &self.names[0], "taskset", "-c", SOURCE])
+            .arg(program)
+            .args([
+                "router",
+                "generate",
+                "s0",
+                "--len",
+                &len.to_string(),
+                "--rate",
+                &rate.to_string(),
+            ])
+            .args(["--seconds", &seconds.to_string(), "--destinations"])
+            .arg(list)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        Ok(child)
+    }
+    /// Threads of the kernel that receive for the router.
+    fn receivers(&self) -> Vec<u32> {
+        processes(|comm, _| comm.starts_with("napi/r0"))
+    }
+    /// What is seen now.
+    pub(super) fn now(&self) -> Result<Moment, Complaint> {
+        let read = |what: &str| -> Result<u64, Complaint> {
+            let path = format!("/sys/class/net/d0/statistics/{what}");
+            let output = Command::new("ip")
+                .args(["netns", "exec", &self.names[2], "cat", &path])
+                .output()?;
+            Ok(String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0))
+        };
+        let (packets, bytes) = (read("rx_packets")?, read("rx_bytes")?);
+        let folder = self.folder.to_string_lossy().into_owned();
+        let own = processes(|comm, line| comm == "lastmeterd" && line.contains(&folder));
+        let cpu = own.into_iter().chain(self.receivers()).map(cpu_of).sum();
+        Ok(Moment { at: Instant::now(), packets, bytes, cpu })
+    }
+}
+
+impl Moment {
+    pub(super) fn until(self, later: Moment) -> Between {
+        let seconds = (later.at - self.at).as_secs_f64();
+        let (packets, bytes) = (later.packets - self.packets, later.bytes - self.bytes);
+        let cpu = later.cpu.saturating_sub(self.cpu) as f64 / 1e9;
+        Between {
+            rate: packets as f64 / seconds,
+            per_cpu: packets as f64 / cpu.max(1e-9),
+            bits_per_cpu: bytes as f64 * 8.0 / cpu.max(1e-9),
+            cores: cpu / seconds,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let folder = self.folder.to_string_lossy().into_owned();
+        for process in processes(|comm, line| comm == "lastmeterd" && line.contains(&folder)) {
+            let _ = run("kill", &["-9", &process.to_string()]);
+        }
+        for name in &self.names {
+            let _ = run("ip", &["netns", "del", name]);
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Processes by name and command line.
+fn processes(wanted: impl Fn(&str, &str) -> bool) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers
+        .filter(|number| {
+            let read =
+                |what: &str| std::fs::read(format!("/proc/{number}/{what}")).unwrap_or_default();
+            let comm = String::from_utf8_lossy(&read("comm")).trim().to_owned();
+            let line = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+            *number != std::process::id() && wanted(&comm, &line)
+        })
+        .collect()
+}
+
+/// CPU nanoseconds of all threads of a process.
+fn cpu_of(process: u32) -> u64 {
+    let threads =
+        std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let spent = threads.filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    spent.sum()
+}
