@@ -1,4 +1,4 @@
-//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, as git finds its other commands: beside this program, then
+//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router` and `disk`, as git finds its other commands: beside this program, then
 //! in PATH. So this program is built without a compiler for WebAssembly.
 
 use crate::{Common, Complaint, Ended};
@@ -12,9 +12,23 @@ const DAEMON: &str = "lastmeterd";
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// What `lastmeterd plugin` takes; `lastmeter plugin --help` lists it
+    /// What the command of `lastmeterd` takes; `lastmeter plugin --help` lists it
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     rest: Vec<OsString>,
+}
+
+/// Its commands that can be measured: `lastmeter bench router` starts `lastmeterd router bench`.
+pub(crate) const MEASURED: [&str; 3] = ["disk", "plugin", "router"];
+
+/// Runs the benchmarks of one of its commands; `name` is the command, or one of its benchmarks.
+pub(crate) fn bench(common: &Common, name: &str) -> Result<Ended, Complaint> {
+    let command = name.split('/').next().unwrap_or(name);
+    let mut rest = vec![OsString::from("bench")];
+    // `plugin bench` takes a module there: it measures all three ways.
+    if command != name && command != "plugin" {
+        rest.push(name.into());
+    }
+    run(common, command, &Arguments { rest })
 }
 
 /// Runs one of its commands, and ends as it does.

@@ -102,6 +102,10 @@ enum Command {
     Dq(dq::Arguments),
     /// Make, check, sign, fetch and measure plugins: owners' programs for their devices
     Plugin(daemon::Arguments),
+    /// Serve a disk over NBD, with its owner's policies in front of every command
+    Disk(daemon::Arguments),
+    /// Forward packets between interfaces, with filters, plugins, queues and routes that change while it runs
+    Router(daemon::Arguments),
     /// Run benchmarks, and compare with peers such as ns-3 and DPDK where installed
     Bench(bench::Arguments),
 }
@@ -155,6 +159,8 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Lookup(arguments) => lookup::lookup(&common, &arguments),
         Command::Dq(arguments) => dq::dq(&common, &arguments),
         Command::Plugin(arguments) => daemon::run(&common, "plugin", &arguments),
+        Command::Disk(arguments) => daemon::run(&common, "disk", &arguments),
+        Command::Router(arguments) => daemon::run(&common, "router", &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),
     })
 }

@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
 
+mod disk;
 mod plugin;
 mod router;
 mod sandbox;
@@ -10,7 +11,7 @@ use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Runs what belongs on devices: a router, owners' plugins.
+/// Runs what belongs on devices: a router, a disk, owners' plugins.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -29,6 +30,9 @@ enum Command {
     /// Make, check, sign, fetch and measure plugins
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Serve a disk over NBD, with its owner's policies in front of every command
+    #[command(subcommand)]
+    Disk(disk::Command),
     /// Forward packets, with filters, plugins, queues and routes that change while it runs
     #[command(subcommand)]
     Router(router::Command),
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
     let Arguments { json, quick, command } = Arguments::parse();
     let done = match command {
         Command::Plugin(command) => plugin::run(command, quick),
+        Command::Disk(command) => disk::run(command, quick),
         Command::Router(command) => router::run(command, quick),
     };
     match done {

@@ -54,7 +54,7 @@ impl Drop for Ticking {
 }
 
 /// CPU time that this program has used.
-fn cpu() -> std::time::Duration {
+pub(crate) fn cpu() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     std::time::Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))

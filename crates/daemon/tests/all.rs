@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say what they skip")]
 
+mod disk;
 mod docs;
 mod fetch;
 #[path = "../../cli/tests/follow.rs"]
 mod follow;
+mod router;
 mod useful;
 
 use std::path::Path;

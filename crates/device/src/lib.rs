@@ -8,3 +8,4 @@
 
 pub mod access;
 pub mod account;
+pub mod disk;

@@ -17,6 +17,7 @@ pub mod fuzz;
 pub mod internet;
 pub mod jetstream;
 pub mod myrinet;
+pub mod nbd;
 pub mod netlink;
 pub mod print;
 pub mod routes;

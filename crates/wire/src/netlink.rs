@@ -238,8 +238,8 @@ fn message(kind: u16, body: &[u8]) -> Result<Message, Error> {
         NEW_LINK | DELETE_LINK => {
             let rest = fixed("netlink link", body, 16)?;
             const UP: u32 = 0x1;
-            const RUNNING: u32 = 0x40;
-            let up = word(body, 8) & (UP | RUNNING) == UP | RUNNING;
+            const LOWER_UP: u32 = 0x1_0000;
+            let up = word(body, 8) & (UP | LOWER_UP) == UP | LOWER_UP;
             let mut link =
                 Link { interface: word(body, 4), name: String::new(), mac: None, mtu: 0, up };
             attributes(rest, |kind, value| match kind {

@@ -46,6 +46,7 @@ Examples:
   lastmeter bench                 all of them
   lastmeter bench engine --json   a line of JSON for each engine benchmark
   lastmeter bench wire --quick    the formats, on small input
+  lastmeter bench router          a router beside the kernel (needs root and `make devices`)
   lastmeter bench engine/fat-tree --size 32
                                   what memory 8192 hosts take
   lastmeter bench lookup/engines --out engines.html
@@ -111,6 +112,10 @@ const SECONDS: f64 = 1.0;
 const SECONDS_QUICK: f64 = 0.05;
 
 pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    let device = arguments.name.split('/').next().unwrap_or_default();
+    if crate::daemon::MEASURED.contains(&device) {
+        return crate::daemon::bench(common, &arguments.name);
+    }
     let threads = Threads::new(common.threads)?;
     let setting = Setting { quick: common.quick, seed: common.seed, threads: &threads };
     if let Some(size) = arguments.size {

@@ -1,0 +1,292 @@
+//! A router between two hosts in network namespaces: what users and neighbours see of it. Needs root, `ip` and `ping`.
+
+use super::{PROGRAM, has, said};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Two hosts and a router between them: 10.1.0.1 - 10.1.0.2 10.2.0.1 - 10.2.0.2, and fd01::/64, fd02::/64.
+struct Net {
+    names: [String; 3],
+    folder: tempfile::TempDir,
+    children: Vec<Child>,
+}
+
+fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
+    said(&output, 0);
+}
+
+impl Net {
+    fn new(test: &str) -> Option<Net> {
+        let own = std::process::id();
+        let probe = format!("lm-probe-{test}-{own}");
+        let root = Command::new("ip").args(["netns", "add", &probe]).output();
+        if !root.is_ok_and(|output| output.status.success()) || !has("ping") {
+            println!("SKIP: no right to make network namespaces, or no `ip`");
+            return None;
+        }
+        ip(&format!("netns del {probe}"));
+        let names = ["a", "r", "b"].map(|part| format!("lm-{test}-{own}-{part}"));
+        let [a, r, b] = &names;
+        for name in [a, r, b] {
+            ip(&format!("netns add {name}"));
+            ip(&format!("-n {name} link set lo up"));
+        }
+        ip(&format!("link add e0 netns {a} type veth peer name west netns {r}"));
+        ip(&format!("link add east netns {r} type veth peer name e0 netns {b}"));
+        for (name, port, v4, v6) in [
+            (a, "e0", "10.1.0.1/16", "fd01::1/64"),
+            (r, "west", "10.1.0.2/16", "fd01::2/64"),
+            (r, "east", "10.2.0.1/16", "fd02::1/64"),
+            (b, "e0", "10.2.0.2/16", "fd02::2/64"),
+        ] {
+            ip(&format!("-n {name} addr add {v4} dev {port}"));
+            ip(&format!("-n {name} addr add {v6} dev {port} nodad"));
+            ip(&format!("-n {name} link set {port} up"));
+        }
+        for (name, v4, v6) in [(a, "10.1.0.2", "fd01::2"), (b, "10.2.0.1", "fd02::1")] {
+            ip(&format!("-n {name} route add default via {v4}"));
+            ip(&format!("-n {name} -6 route add default via {v6}"));
+        }
+        // Another address of b, in a network of which only a routing protocol would tell.
+        ip(&format!("-n {b} addr add 203.0.113.1/24 dev lo"));
+        let folder = tempfile::tempdir().unwrap();
+        Some(Net { names, folder, children: Vec::new() })
+    }
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("router.toml")
+    }
+    fn write(&self, more: &str) {
+        let text =
+            format!("{more}\n[ports.west]\ninterface = 'west'\n[ports.east]\ninterface = 'east'\n");
+        std::fs::write(self.file(), text).unwrap();
+    }
+    /// `lastmeterd router COMMAND FILE ...` of this router.
+    fn router(&self, command: &str, arguments: &[&str]) -> Output {
+        let mut program = Command::new(PROGRAM);
+        program.args(["router", command]).arg(self.file()).arg("--run").arg(self.folder.path());
+        program.args(arguments).output().unwrap()
+    }
+    fn json(&self, what: &str) -> serde_json::Value {
+        let told = said(&self.router("show", &[what, "--json"]), 0);
+        serde_json::from_str(&told).unwrap()
+    }
+    /// Starts it, and waits until it answers.
+    fn start(&mut self) {
+        let child = Command::new("ip")
+            .args(["netns", "exec", &self.names[1], PROGRAM, "router", "run"])
+            .arg(self.file())
+            .arg("--run")
+            .arg(self.folder.path())
+            .stdout(Stdio::null())
+            .spawn();
+        self.children.push(child.unwrap());
+        let began = Instant::now();
+        while !self.router("show", &[]).status.success() {
+            assert!(began.elapsed() < Duration::from_secs(20), "the router did not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    fn kill(&self, which: &str) {
+        let pattern = format!("router {which} {}", self.file().display());
+        said(&Command::new("pkill").args(["-9", "-f", &pattern]).output().unwrap(), 0);
+    }
+    /// What `ping` from a says; whether every packet came back.
+    fn ping(&self, arguments: &str) -> (bool, String) {
+        let mut program = Command::new("ip");
+        program.args(["netns", "exec", &self.names[0], "ping", "-n", "-i", "0.05", "-W", "1"]);
+        let output = program.args(arguments.split_whitespace()).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        (told.contains(" 0% packet loss"), told)
+    }
+    /// Waits until an address answers: IPv6 addresses of new links do after a second or two.
+    fn waits(&self, address: &str) {
+        let began = Instant::now();
+        while !self.ping(&format!("-c 1 {address}")).0 {
+            assert!(began.elapsed() < Duration::from_secs(10), "{address} does not answer");
+        }
+    }
+    fn pings(&self, arguments: &str) {
+        let (all, told) = self.ping(arguments);
+        assert!(all, "{told}");
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        let _ = self.router("end", &[]);
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let pattern = self.file().display().to_string();
+        let _ = Command::new("pkill").args(["-9", "-f", &pattern]).output();
+        for name in &self.names {
+            let _ = Command::new("ip").args(["netns", "del", name]).output();
+        }
+    }
+}
+
+#[test]
+fn hosts_see_a_router_as_any_other() {
+    let Some(mut net) = Net::new("see") else { return };
+    net.write("");
+    net.start();
+    net.pings("-c 5 10.2.0.2");
+    net.waits("fd02::2");
+    net.pings("-c 5 fd02::2");
+    let (_, told) = net.ping("-c 1 -t 1 10.2.0.2");
+    assert!(told.contains("10.1.0.2") && told.contains("Time to live exceeded"), "{told}");
+    let (_, told) = net.ping("-c 1 192.0.2.1");
+    assert!(told.contains("10.1.0.2") && told.contains("Net Unreachable"), "{told}");
+    let (_, told) = net.ping("-c 1 -t 1 fd02::2");
+    assert!(told.contains("fd01::2") && told.contains("Hop limit"), "{told}");
+    // A shorter link: what may be cut is cut, about what may not the source is told.
+    ip(&format!("-n {} link set east mtu 1300", net.names[1]));
+    ip(&format!("-n {} link set e0 mtu 1300", net.names[2]));
+    std::thread::sleep(Duration::from_millis(200));
+    net.pings("-c 3 -M dont -s 1400 10.2.0.2");
+    let (_, told) = net.ping("-c 2 -M do -s 1400 10.2.0.2");
+    assert!(told.contains("1300"), "{told}");
+    // Every packet is explained.
+    std::thread::sleep(Duration::from_millis(200));
+    let ledger = net.json("ledger");
+    assert_eq!(ledger["balance"]["packets_residual"], 0, "{ledger:#}");
+    let drops = &net.json("ports")["ports"][1]["counts"];
+    assert_eq!(
+        (&drops["dropped/expired"], &drops["dropped/no-route"]),
+        (&2.into(), &1.into()),
+        "{drops:#}"
+    );
+    assert_eq!(drops["dropped/too-big"], 1, "{drops:#}");
+}
+
+#[test]
+fn each_half_lives_when_the_other_is_killed() {
+    let Some(mut net) = Net::new("kill") else { return };
+    net.write("[[routes]]\nprefix = '203.0.113.0/24'\nvia = '10.2.0.2'");
+    net.start();
+    net.pings("-c 2 203.0.113.1");
+    net.kill("run");
+    net.pings("-c 10 203.0.113.1");
+    net.start();
+    assert_eq!(net.json("ports")["control"]["port-processors-started"], 0, "it was adopted");
+    net.pings("-c 2 203.0.113.1");
+    net.kill("port-processor");
+    net.waits("203.0.113.1");
+    let audit = std::fs::read_to_string(net.folder.path().join("audit.jsonl")).unwrap();
+    assert!(audit.contains("adopt") && audit.contains("starting another"), "{audit}");
+}
+
+#[test]
+fn a_running_router_is_changed_and_changed_back() {
+    let Some(mut net) = Net::new("change") else { return };
+    net.write("[plugins.ping]\nexpression = '(not (= protocol 1))'");
+    net.start();
+    net.pings("-c 2 10.2.0.2");
+    let set = |key: &str, value: &str, status: i32| said(&net.router("set", &[key, value]), status);
+    set("ports.west.plugins", "['ping']", 0);
+    assert!(!net.ping("-c 2 10.2.0.2").0, "the plugin denies it");
+    let plugin = &net.json("plugins")["plugins"][0];
+    assert_eq!(plugin["denied"], 2, "{plugin:#}");
+    said(&net.router("rollback", &[]), 0);
+    net.pings("-c 2 10.2.0.2");
+    set(
+        "filters",
+        "[{ match = '@10.1.0.0/16 10.2.0.2/32 0 : 65535 0 : 65535 0x01/0xFF', action = 'deny' }]",
+        0,
+    );
+    assert!(!net.ping("-c 2 10.2.0.2").0, "the filter denies it");
+    assert_eq!(net.json("ports")["ports"][1]["counts"]["dropped/filtered"], 2);
+    said(&net.router("reload", &[]), 0);
+    net.pings("-c 2 10.2.0.2");
+    let wrong = set("ports.east.rat", "1 Mbit/s", 2);
+    assert!(wrong.contains("did you mean `rate`"), "{wrong}");
+    set("ports.east.rate", "100 kbit/s", 0);
+    let began = Instant::now();
+    let (_, told) = net.ping("-c 6 -w 5 -s 1400 10.2.0.2");
+    assert!(told.contains("6 received"), "{told}");
+    assert!(began.elapsed() > Duration::from_millis(550), "six packets, each 117 ms on the line");
+    assert_eq!(said(&net.router("get", &["ports.east.rate"]), 0).trim(), "100 kbit/s");
+    net.pings("-c 1 10.2.0.2");
+}
+
+/// A netlink message in an FPM frame, as FRR sends it: a route to 203.0.113.0/24 via 10.2.0.2, new or gone.
+fn fpm(new: bool) -> Vec<u8> {
+    let mut message = vec![0; 16];
+    message[4..6].copy_from_slice(&(if new { 24u16 } else { 25 }).to_ne_bytes());
+    message.extend([2, 24, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0]);
+    message.extend([8, 0, 1, 0, 203, 0, 113, 0, 8, 0, 5, 0, 10, 2, 0, 2]);
+    let len = message.len() as u32;
+    message[..4].copy_from_slice(&len.to_ne_bytes());
+    let mut frame = vec![1, 1];
+    frame.extend((len as u16 + 4).to_be_bytes());
+    frame.extend(message);
+    frame
+}
+
+#[test]
+fn routes_come_and_go_with_frr() {
+    let Some(mut net) = Net::new("fpm") else { return };
+    if !has("python3") {
+        return;
+    }
+    net.write("fpm = '127.0.0.1:2620'");
+    net.start();
+    assert!(!net.ping("-c 1 203.0.113.1").0);
+    let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    // In pieces, as TCP brings them.
+    let script = format!(
+        "import socket,sys,time\ns=socket.create_connection(('127.0.0.1',2620))\n\
+         new=bytes.fromhex('{}')\ngone=bytes.fromhex('{}')\n\
+         s.sendall(new[:7]); time.sleep(0.05); s.sendall(new[7:])\nsys.stdin.readline()\n\
+         s.sendall(gone+new+gone)\nsys.stdin.readline()\n",
+        hex(fpm(true)),
+        hex(fpm(false))
+    );
+    let mut frr = Command::new("ip")
+        .args(["netns", "exec", &net.names[1], "python3", "-c", &script])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while net.json("routes")["control"]["fpm-messages"] != 1 {
+        assert!(began.elapsed() < Duration::from_secs(10), "no route arrived");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    net.pings("-c 2 203.0.113.1");
+    assert_eq!(net.json("route 203.0.113.9")["next"][0]["via"], "10.2.0.2");
+    use std::io::Write;
+    frr.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    while net.json("routes")["control"]["fpm-messages"] != 4 {
+        assert!(began.elapsed() < Duration::from_secs(20), "no change arrived");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!net.ping("-c 1 203.0.113.1").0, "it is gone");
+    drop(frr.stdin.take());
+    frr.wait().unwrap();
+}
+
+#[test]
+fn mistakes_are_told_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |text: &str, status: i32| {
+        let file = folder.path().join("router.toml");
+        std::fs::write(&file, text).unwrap();
+        said(&Command::new(PROGRAM).args(["router", "check"]).arg(&file).output().unwrap(), status)
+    };
+    assert!(check("[ports.a]\ninterface = 'eth0'", 0).contains("1 ports"));
+    let wrong = check("[ports.a]\ninterfce = 'eth0'", 2);
+    assert!(
+        wrong.contains("router.toml:2:1") && wrong.contains("did you mean `interface`"),
+        "{wrong}"
+    );
+    let nobody = Command::new(PROGRAM)
+        .args(["router", "show"])
+        .arg(Path::new("router.toml"))
+        .arg("--run")
+        .arg(folder.path())
+        .output();
+    assert!(said(&nobody.unwrap(), 2).contains("nothing is running there"));
+}

@@ -1,0 +1,195 @@
+//! What a disk's blocks are kept in: a file, preallocated or sparse, or memory.
+//!
+//! A write is durable when a flush after it, or the write itself with FUA, has been answered: only then has the kernel been
+//! asked to bring it to the medium (`fdatasync`).
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, memfd_create, seek};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Zeros are written so many at once where the file system cannot make them.
+const ZEROS: usize = 1 << 16;
+
+/// Blocks of a disk.
+#[derive(Debug)]
+pub struct Medium {
+    file: File,
+    size: u64,
+    block: u32,
+    read_only: bool,
+}
+
+/// A stretch of the disk, as block status tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub length: u64,
+    /// Whether nothing is allocated; it reads as zeros.
+    pub hole: bool,
+}
+
+impl Medium {
+    /// A file of at least `size` bytes, which is made, sparse, if it is not there. Without `size`, as long as it is.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or its length is no multiple of a block.
+    pub fn file(path: &Path, size: Option<u64>, block: u32, read_only: bool) -> io::Result<Medium> {
+        let mut options = File::options();
+        options.read(true).write(!read_only).create(size.is_some() && !read_only);
+        let file = options.open(path)?;
+        let length = file.metadata()?.len();
+        if let Some(size) = size.filter(|size| *size > length && !read_only) {
+            file.set_len(size)?;
+        }
+        Medium::new(file, block, read_only)
+    }
+    /// Memory.
+    ///
+    /// # Errors
+    /// When the kernel has none.
+    pub fn memory(size: u64, block: u32) -> io::Result<Medium> {
+        let file = File::from(memfd_create("lastmeter-disk", MemfdFlags::CLOEXEC)?);
+        file.set_len(size)?;
+        Medium::new(file, block, false)
+    }
+    fn new(file: File, block: u32, read_only: bool) -> io::Result<Medium> {
+        let size = file.metadata()?.len();
+        if !matches!(block, 512 | 4096) || size == 0 || !size.is_multiple_of(block.into()) {
+            let why = format!("{size} bytes are not one or more blocks of {block} (512 or 4096)");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(Medium { file, size, block, read_only })
+    }
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+    /// Bytes of a block.
+    pub fn block(&self) -> u32 {
+        self.block
+    }
+    /// Whether nothing can be written.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+    /// Reads; the range lies within the disk.
+    ///
+    /// # Errors
+    /// When the medium fails.
+    pub fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, at)
+    }
+    /// Writes; with `fua` it is durable afterwards.
+    ///
+    /// # Errors
+    /// When the medium fails or is full.
+    pub fn write(&self, at: u64, bytes: &[u8], fua: bool) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)?;
+        if fua { self.flush() } else { Ok(()) }
+    }
+    /// Makes every write that was answered durable.
+    ///
+    /// # Errors
+    /// When the medium fails.
+    pub fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+    /// The data are not needed any more; they may read as zeros.
+    ///
+    /// # Errors
+    /// When the medium fails. A file system that cannot do it has done nothing, which is right, too.
+    pub fn trim(&self, at: u64, length: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, flags, at, length) {
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+    /// Writes zeros, as a hole where `hole` allows it.
+    ///
+    /// # Errors
+    /// When the medium fails or is full.
+    pub fn zero(&self, at: u64, length: u64, hole: bool, fua: bool) -> io::Result<()> {
+        let flags = match hole {
+            true => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            false => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+        };
+        if length > 0 && fallocate(&self.file, flags, at, length).is_err() {
+            let zeros = vec![0; ZEROS];
+            let mut done = 0;
+            while done < length {
+                let part = (length - done).min(ZEROS as u64);
+                self.file.write_all_at(&zeros[..part as usize], at + done)?;
+                done += part;
+            }
+        }
+        if fua { self.flush() } else { Ok(()) }
+    }
+    /// What is allocated from `at` on: extents of at most `length` bytes together, at most `most` of them.
+    pub fn extents(&self, at: u64, length: u64, most: usize) -> Vec<Extent> {
+        let mut extents: Vec<Extent> = Vec::new();
+        let (mut place, end) = (at, at + length);
+        while place < end && extents.len() < most {
+            let data = match seek(&self.file, SeekFrom::Data(place)) {
+                Ok(data) => data.min(end),
+                Err(rustix::io::Errno::NXIO) => end,
+                // A file system that does not know: all is data.
+                Err(_) => {
+                    extents.push(Extent { length: end - place, hole: false });
+                    return extents;
+                }
+            };
+            if data > place {
+                extents.push(Extent { length: data - place, hole: true });
+                place = data;
+            }
+            if place < end && extents.len() < most {
+                let hole =
+                    seek(&self.file, SeekFrom::Hole(place)).map_or(end, |hole| hole.min(end));
+                extents.push(Extent { length: hole - place, hole: false });
+                place = hole;
+            }
+        }
+        extents
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_what_was_not_is_a_hole() {
+        let medium = Medium::memory(1 << 20, 512).expect("memory");
+        medium.write(65536, &[7; 4096], true).expect("written");
+        let mut bytes = [1; 4096];
+        medium.read(65536, &mut bytes).expect("read");
+        assert_eq!(bytes, [7; 4096]);
+        medium.read(0, &mut bytes).expect("read");
+        assert_eq!(bytes, [0; 4096]);
+        let extents = medium.extents(0, 1 << 20, 10);
+        let hole = |length| Extent { length, hole: true };
+        let data = Extent { length: 4096, hole: false };
+        assert_eq!(extents, [hole(65536), data, hole((1 << 20) - 65536 - 4096)]);
+        medium.trim(65536, 4096).expect("trimmed");
+        assert_eq!(medium.extents(0, 1 << 20, 10), [hole(1 << 20)]);
+        medium.zero(0, 100_000, false, false).expect("zeros");
+        medium.read(0, &mut bytes).expect("read");
+        assert_eq!(bytes, [0; 4096]);
+    }
+
+    #[test]
+    fn a_length_that_is_no_number_of_blocks_is_refused() {
+        assert!(Medium::memory(1000, 512).is_err());
+        assert!(Medium::memory(4096, 1024).is_err());
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk.img");
+        assert!(Medium::file(&path, None, 512, false).is_err(), "there is none, and no size");
+        let made = Medium::file(&path, Some(1 << 30), 4096, false).expect("made");
+        assert_eq!(made.size(), 1 << 30);
+        let again = Medium::file(&path, None, 4096, true).expect("it is there");
+        assert!(again.is_read_only() && again.size() == 1 << 30);
+    }
+}

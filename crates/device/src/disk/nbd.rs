@@ -1,0 +1,467 @@
+//! A session of NBD: options, then requests, each asked of the client's policies before it reaches the medium.
+//!
+//! ```text
+//! greeting --> options --> requests --> end
+//!                |            ^  receive, policy, medium, answer: stages of the disk's account
+//!          export's name: who the client is
+//! ```
+//!
+//! The name of the export says who the client is: its token, or nothing for anyone. What a policy lets through of a
+//! request it lets through whole, elsewhere, or not: NBD has no shorter replies. A client sees a disk of the size that
+//! the owner gave it, or of the medium.
+
+use super::medium::Medium;
+use crate::access::{ANYONE, Access};
+use crate::account::{Account, Lap};
+use lastmeter_base::{Duration, Time};
+use lastmeter_plugin::chain::{Chain, Effect, Outcome};
+use lastmeter_plugin::request::{Body, Request as Asked, block};
+use lastmeter_wire::nbd::{
+    self, CHUNK_LEN, Command, Kind, OPTION_LEN, REQUEST_LEN, Request, Wanted, can, chunk, error,
+    flag, reply,
+};
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Read, Write};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The longest request.
+pub const REQUEST_MAX: u32 = 32 << 20;
+/// Options of a session, at most.
+const OPTIONS_MAX: usize = 64;
+/// Extents of a reply, at most.
+const EXTENTS_MAX: usize = 1024;
+/// The context of what is allocated, and its number.
+const ALLOCATION: &str = "base:allocation";
+const ALLOCATION_NUMBER: u32 = 1;
+
+/// Stages of a disk's requests.
+pub const STAGES: [(&str, &str); 4] =
+    [("receive", "cpu"), ("policy", "cpu"), ("medium", "disk"), ("answer", "cpu")];
+const RECEIVE: usize = 0;
+const POLICY: usize = 1;
+const MEDIUM: usize = 2;
+const ANSWER: usize = 3;
+
+/// What sessions share.
+pub struct Disk {
+    /// The blocks.
+    pub medium: Medium,
+    /// Who may do what.
+    pub access: Access,
+    /// Sizes of clients' disks, in bytes, where they are not that of the medium.
+    pub sizes: BTreeMap<String, u64>,
+    /// The account.
+    pub account: Account,
+    /// When it began: the policies' clock.
+    pub began: Instant,
+}
+
+impl Disk {
+    fn now(&self) -> Time {
+        Time::START + Duration::from_secs_f64(self.began.elapsed().as_secs_f64())
+    }
+    /// The client of an export's name.
+    fn client<'a>(&'a self, export: &str) -> Option<&'a str> {
+        let anyone = || self.access.client(ANYONE).map(|_| ANYONE);
+        if export.is_empty() || export == ANYONE { anyone() } else { self.access.shown(export) }
+    }
+    fn size(&self, client: &str) -> u64 {
+        self.sizes.get(client).copied().unwrap_or(self.medium.size())
+    }
+    fn flags(&self) -> u16 {
+        let mut flags = can::FLAGS | can::FLUSH | can::FUA | can::DF | can::MULTI;
+        flags |= can::TRIM | can::ZEROES;
+        if self.medium.is_read_only() {
+            flags |= can::READ_ONLY;
+        }
+        flags
+    }
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The client said so, or went.
+    Closed,
+    /// It said something that makes no sense.
+    Wrong(String),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> End {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => End::Closed,
+            _ => End::Wrong(error.to_string()),
+        }
+    }
+}
+
+impl From<lastmeter_wire::Error> for End {
+    fn from(error: lastmeter_wire::Error) -> End {
+        End::Wrong(error.to_string())
+    }
+}
+
+/// Serves one client until it goes. `ready` is called when its options are done.
+pub fn serve(
+    disk: &Arc<Disk>,
+    reader: &mut BufReader<impl Read>,
+    writer: &mut impl Write,
+    ready: impl FnOnce(),
+) -> End {
+    let session = Session { disk, structured: false, allocation: false };
+    match session.run(reader, writer, ready) {
+        Ok(()) => End::Closed,
+        Err(end) => end,
+    }
+}
+
+struct Session<'a> {
+    disk: &'a Disk,
+    structured: bool,
+    allocation: bool,
+}
+
+impl<'a> Session<'a> {
+    fn run(
+        mut self,
+        reader: &mut BufReader<impl Read>,
+        writer: &mut impl Write,
+        ready: impl FnOnce(),
+    ) -> Result<(), End> {
+        writer.write_all(&nbd::GREETING)?;
+        writer.write_all(&nbd::GREETING_FLAGS.to_be_bytes())?;
+        writer.flush()?;
+        let mut flags = [0; 4];
+        reader.read_exact(&mut flags)?;
+        const NO_ZEROES: u32 = 2;
+        let flags = u32::from_be_bytes(flags);
+        if flags & 1 == 0 || flags & !3 != 0 {
+            return Err(End::Wrong(format!("client flags {flags:#x}")));
+        }
+        let zeroes = flags & NO_ZEROES == 0;
+        let Some(client) = self.options(reader, writer, zeroes)? else { return Ok(()) };
+        ready();
+        let chain = self.disk.access.chain(&client, self.disk.now()).map_err(End::Wrong)?;
+        self.requests(reader, writer, &client, chain)
+    }
+
+    /// Until the client has chosen its export; `None` if it ends before.
+    fn options(
+        &mut self,
+        reader: &mut BufReader<impl Read>,
+        writer: &mut impl Write,
+        zeroes: bool,
+    ) -> Result<Option<String>, End> {
+        for _ in 0..OPTIONS_MAX {
+            let mut header = [0; OPTION_LEN];
+            reader.read_exact(&mut header)?;
+            let option = nbd::Option::parse(&header)?;
+            let length = option.length as usize;
+            if length > nbd::OPTION_DATA_MAX {
+                return Err(End::Wrong(format!("an option of {length} bytes")));
+            }
+            let mut data = vec![0; length];
+            reader.read_exact(&mut data)?;
+            let mut say = |reply: u32, data: &[u8]| {
+                writer.write_all(&nbd::option_reply(option.kind, reply, data))
+            };
+            match option.kind {
+                Kind::EXPORT_NAME => {
+                    let name = String::from_utf8_lossy(&data).into_owned();
+                    // There is no reply that says no.
+                    let Some(client) = self.disk.client(&name) else { return Ok(None) };
+                    writer.write_all(&self.disk.size(client).to_be_bytes())?;
+                    writer.write_all(&self.disk.flags().to_be_bytes())?;
+                    if zeroes {
+                        writer.write_all(&[0; 124])?;
+                    }
+                    writer.flush()?;
+                    return Ok(Some(client.to_owned()));
+                }
+                Kind::ABORT => {
+                    say(reply::ACK, &[])?;
+                    writer.flush()?;
+                    return Ok(None);
+                }
+                Kind::LIST => {
+                    // Tokens are secrets: only what anyone may use is listed.
+                    if self.disk.client("").is_some() {
+                        say(reply::SERVER, &[0; 4])?;
+                    }
+                    say(reply::ACK, &[])?;
+                }
+                Kind::STRUCTURED if data.is_empty() => {
+                    self.structured = true;
+                    say(reply::ACK, &[])?;
+                }
+                Kind::INFO | Kind::GO => match Wanted::parse(&data) {
+                    Err(_) => say(reply::INVALID, &[])?,
+                    Ok(wanted) => match self.disk.client(&wanted.name) {
+                        None => say(reply::UNKNOWN, b"no such export: its name is your token")?,
+                        Some(client) => {
+                            let size = self.disk.size(client);
+                            say(reply::INFO, &nbd::export_information(size, self.disk.flags()))?;
+                            let block = self.disk.medium.block();
+                            say(reply::INFO, &nbd::block_information(block, 4096, REQUEST_MAX))?;
+                            say(reply::ACK, &[])?;
+                            if option.kind == Kind::GO {
+                                writer.flush()?;
+                                return Ok(Some(client.to_owned()));
+                            }
+                        }
+                    },
+                },
+                Kind::LIST_CONTEXTS | Kind::SET_CONTEXTS => match nbd::contexts(&data) {
+                    _ if !self.structured => say(reply::INVALID, b"structured replies first")?,
+                    Err(_) => say(reply::INVALID, &[])?,
+                    Ok((name, _)) if self.disk.client(&name).is_none() => say(reply::UNKNOWN, &[])?,
+                    Ok((_, queries)) => {
+                        let list = option.kind == Kind::LIST_CONTEXTS;
+                        let matches =
+                            |query: &String| query == ALLOCATION || list && (query == "base:");
+                        let found = queries.iter().any(matches) || list && queries.is_empty();
+                        if found {
+                            let mut context = ALLOCATION_NUMBER.to_be_bytes().to_vec();
+                            context.extend(ALLOCATION.as_bytes());
+                            say(reply::CONTEXT, &context)?;
+                        }
+                        if !list {
+                            self.allocation = found;
+                        }
+                        say(reply::ACK, &[])?;
+                    }
+                },
+                _ => say(reply::UNSUPPORTED, &[])?,
+            }
+            writer.flush()?;
+        }
+        Err(End::Wrong(format!("more than {OPTIONS_MAX} options")))
+    }
+
+    fn requests(
+        &self,
+        reader: &mut BufReader<impl Read>,
+        writer: &mut impl Write,
+        client: &str,
+        mut chain: Chain,
+    ) -> Result<(), End> {
+        let disk = self.disk;
+        let number = disk.access.number(client);
+        let mut marks = vec![0; chain.len()];
+        let mut outcomes = Vec::new();
+        let mut buffer = Vec::new();
+        loop {
+            // Answers leave before we wait.
+            if reader.buffer().len() < REQUEST_LEN {
+                writer.flush()?;
+            }
+            let mut header = [0; REQUEST_LEN];
+            reader.read_exact(&mut header)?;
+            let mut lap = disk.account.begin();
+            let request = Request::parse(&header)?;
+            let length = request.length as usize;
+            if request.command == Command::DISCONNECT {
+                writer.flush()?;
+                return Ok(());
+            }
+            let has_data = matches!(request.command, Command::READ | Command::WRITE);
+            if has_data && request.length > REQUEST_MAX {
+                return Err(End::Wrong(format!("a request of {length} bytes")));
+            }
+            if has_data && buffer.len() < length {
+                buffer.resize(length, 0);
+            }
+            if request.command == Command::WRITE {
+                reader.read_exact(&mut buffer[..length])?;
+            }
+            lap.served(RECEIVE);
+            let allowed = self.allowed(&request, disk.size(client)).and_then(|body| {
+                let Some(body) = body else { return Ok(request.offset) };
+                if chain.is_empty() {
+                    return Ok(request.offset);
+                }
+                let body = with_initiator(body, number);
+                let data = if request.command == Command::WRITE { &buffer[..length] } else { &[] };
+                let (now, flow) = (disk.now(), u64::from(number));
+                let asked =
+                    Asked { body, flow, arrival: now, mark: 0, length: request.length, data };
+                chain.process(now, &[asked], &mut marks, &mut outcomes);
+                self.place(&body, &outcomes[0])
+            });
+            lap.served(POLICY);
+            match allowed {
+                Err((code, why)) => {
+                    self.fail(writer, &request, code, why)?;
+                    disk.account.refuse(lap, why);
+                }
+                Ok(at) => self.execute(writer, &request, at, &mut buffer, lap)?,
+            }
+        }
+    }
+
+    /// What policies are asked about, or why the request makes no sense.
+    fn allowed(&self, request: &Request, size: u64) -> Result<Option<Body>, (u32, &'static str)> {
+        let block = u64::from(self.disk.medium.block());
+        let operation = match request.command {
+            Command::READ | Command::CACHE | Command::STATUS => block::READ,
+            Command::WRITE => block::WRITE,
+            Command::FLUSH => block::FLUSH,
+            Command::TRIM => block::TRIM,
+            Command::ZEROES => block::ZERO,
+            _ => return Err((error::UNSUPPORTED, "unknown command")),
+        };
+        let (offset, length) = (request.offset, u64::from(request.length));
+        if request.command == Command::FLUSH {
+            return Ok(Some(Body::Block { operation, lba: 0, blocks: 0, initiator: 0 }));
+        }
+        let writes = block::writes(operation);
+        if writes && self.disk.medium.is_read_only() {
+            return Err((error::PERMISSION, "read only"));
+        }
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            let code = if writes { error::SPACE } else { error::INVALID };
+            return Err((code, "beyond the end"));
+        }
+        if !offset.is_multiple_of(block) || !length.is_multiple_of(block) || length == 0 {
+            return Err((error::INVALID, "not whole blocks"));
+        }
+        let (lba, blocks) = (offset / block, (length / block) as u32);
+        Ok(Some(Body::Block { operation, lba, blocks, initiator: 0 }))
+    }
+
+    /// Where a request goes after the policies; it goes whole or not at all.
+    fn place(&self, body: &Body, outcome: &Outcome) -> Result<u64, (u32, &'static str)> {
+        let Body::Block { blocks: wanted, .. } = *body else { return Ok(0) };
+        match outcome.effect {
+            Effect::Block { lba, blocks } if blocks == wanted => {
+                let block = u64::from(self.disk.medium.block());
+                let end = lba.checked_add(wanted.into()).and_then(|end| end.checked_mul(block));
+                let fits = end.is_some_and(|end| end <= self.disk.medium.size());
+                let at = lba.checked_mul(block).filter(|_| fits);
+                at.ok_or((error::PERMISSION, "a policy leads beyond the disk"))
+            }
+            Effect::Block { .. } => Err((error::PERMISSION, "a policy allows a part")),
+            _ => Err((error::PERMISSION, "a policy denies it")),
+        }
+    }
+
+    fn execute(
+        &self,
+        writer: &mut impl Write,
+        request: &Request,
+        at: u64,
+        buffer: &mut [u8],
+        mut lap: Lap,
+    ) -> Result<(), End> {
+        let medium = &self.disk.medium;
+        let (length, fua) = (request.length as usize, request.flags & flag::FUA != 0);
+        let extents = request.command == Command::STATUS;
+        let done = match request.command {
+            Command::READ => medium.read(at, &mut buffer[..length]),
+            Command::WRITE => medium.write(at, &buffer[..length], fua),
+            Command::FLUSH => medium.flush(),
+            Command::TRIM => {
+                let done = medium.trim(at, request.length.into());
+                if fua { done.and_then(|()| medium.flush()) } else { done }
+            }
+            Command::ZEROES => {
+                let hole = request.flags & flag::NO_HOLE == 0;
+                medium.zero(at, request.length.into(), hole, fua)
+            }
+            _ => Ok(()),
+        };
+        lap.served(MEDIUM);
+        if let Err(failed) = done {
+            let (code, why) = match failed.raw_os_error() {
+                Some(28) => (error::SPACE, "the medium is full"),
+                _ => (error::MEDIUM, "the medium failed"),
+            };
+            self.fail(writer, request, code, why)?;
+            self.disk.account.refuse(lap, why);
+            return Ok(());
+        }
+        if extents && !(self.structured && self.allocation) {
+            self.fail(writer, request, error::INVALID, "no context was chosen")?;
+            self.disk.account.refuse(lap, "no context was chosen");
+            return Ok(());
+        }
+        if extents {
+            self.status(writer, request, at)?;
+        } else if request.command == Command::READ {
+            if self.structured {
+                let header = nbd::last_chunk(chunk::DATA, request.cookie, request.length + 8);
+                let mut head = [0; CHUNK_LEN + 8];
+                head[..CHUNK_LEN].copy_from_slice(&header);
+                head[CHUNK_LEN..].copy_from_slice(&request.offset.to_be_bytes());
+                writer.write_all(&head)?;
+            } else {
+                writer.write_all(&nbd::simple(0, request.cookie))?;
+            }
+            writer.write_all(&buffer[..length])?;
+        } else {
+            self.done(writer, request)?;
+        }
+        lap.served(ANSWER);
+        let bytes = match request.command {
+            Command::READ | Command::WRITE => request.length.into(),
+            _ => 0,
+        };
+        self.disk.account.end(lap, bytes);
+        Ok(())
+    }
+
+    fn done(&self, writer: &mut impl Write, request: &Request) -> io::Result<()> {
+        match self.structured {
+            true => writer.write_all(&nbd::last_chunk(chunk::NONE, request.cookie, 0)),
+            false => writer.write_all(&nbd::simple(0, request.cookie)),
+        }
+    }
+
+    fn fail(
+        &self,
+        writer: &mut impl Write,
+        request: &Request,
+        code: u32,
+        why: &str,
+    ) -> io::Result<()> {
+        if !self.structured {
+            return writer.write_all(&nbd::simple(code, request.cookie));
+        }
+        let length = 6 + why.len() as u32;
+        writer.write_all(&nbd::last_chunk(chunk::ERROR, request.cookie, length))?;
+        writer.write_all(&code.to_be_bytes())?;
+        writer.write_all(&(why.len() as u16).to_be_bytes())?;
+        writer.write_all(why.as_bytes())
+    }
+
+    fn status(&self, writer: &mut impl Write, request: &Request, at: u64) -> io::Result<()> {
+        let most = if request.flags & flag::ONE != 0 { 1 } else { EXTENTS_MAX };
+        let extents = self.disk.medium.extents(at, request.length.into(), most);
+        let length = 4 + 8 * extents.len() as u32;
+        writer.write_all(&nbd::last_chunk(chunk::STATUS, request.cookie, length))?;
+        writer.write_all(&ALLOCATION_NUMBER.to_be_bytes())?;
+        for extent in extents {
+            const HOLE_AND_ZERO: u32 = 3;
+            let flags = if extent.hole { HOLE_AND_ZERO } else { 0 };
+            writer.write_all(&(extent.length as u32).to_be_bytes())?;
+            writer.write_all(&flags.to_be_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+fn with_initiator(body: Body, initiator: u32) -> Body {
+    match body {
+        Body::Block { operation, lba, blocks, .. } => {
+            Body::Block { operation, lba, blocks, initiator }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;
