@@ -1,5 +1,5 @@
-//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router` and `disk`, as git finds its other commands: beside this program, then
-//! in PATH. So this program is built without a compiler for WebAssembly.
+//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router` and `disk`, as git finds its other
+//! commands: beside this program, then in PATH. So this program is built without a compiler for WebAssembly.
 
 use crate::{Common, Complaint, Ended};
 use std::ffi::OsString;

@@ -1,15 +1,15 @@
-//! The account of a device: what each stage of its request path took, kept by the threads that serve requests and closed
-//! as a ledger at any time.
+//! The account of a device: what each stage of its request path took, kept by the threads that serve requests and
+//! closed as a ledger at any time.
 //!
 //! ```text
 //! let mut lap = account.begin();             one request
 //! ... read it ...      lap.waited(0)         time since the last mark: nobody worked on it
 //! ... decide ...       lap.served(2)         time since the last mark: stage 2 worked
-//! account.end(lap, bytes)                    it was answered; or account.refuse(lap, "reason")
+//! account.end(lap, bytes)                    it was answered; or account.refuse("reason")
 //! ```
 //!
-//! Latency is the sum of the marks, so the stages balance by construction. One request in `every` is timed; the rest are
-//! counted. What a timed request costs is 30 ns a mark.
+//! Latency is the sum of the marks, so the stages balance by construction. One request in `every` is timed; the rest
+//! are counted. What a timed request costs is 30 ns a mark.
 
 use lastmeter_ledger::{
     Confidence, Count, Latency, Ledger, Path, Provenance, Resource, Stage, Times, Totals, Verdict,
@@ -118,8 +118,7 @@ impl Account {
         self.longest.fetch_max(total, Relaxed);
     }
     /// It was refused, for this reason. It is not part of the stages' times, as dropped packets are not.
-    pub fn refuse(&self, lap: Lap, reason: &str) {
-        drop(lap);
+    pub fn refuse(&self, reason: &str) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = refused.len() < REASONS_MAX || refused.contains_key(reason);
         *refused.entry(if fits { reason } else { "other" }.to_owned()).or_default() += 1;
@@ -254,7 +253,7 @@ mod tests {
             let mut lap = account.begin();
             lap.served(0);
             if number % 5 == 4 {
-                account.refuse(lap, "read only");
+                account.refuse("read only");
                 continue;
             }
             lap.served(1);
@@ -285,7 +284,7 @@ mod tests {
     fn reasons_are_bounded() {
         let account = Account::new("disk", &STAGES, 1);
         for number in 0..1000 {
-            account.refuse(account.begin(), &format!("reason {number}"));
+            account.refuse(&format!("reason {number}"));
         }
         assert_eq!(account.refused(), 1000);
         assert!(account.refused.lock().expect("sound").len() <= REASONS_MAX + 1);

@@ -5,8 +5,8 @@
 //!                                        <- {"good": {...}}\n   or   {"wrong": "no port is called ..."}\n
 //! ```
 //!
-//! A line is at most [`LINE_LEN_MAX`] bytes; one that is longer, or no JSON, ends the connection with an answer that says
-//! so. Questions of one connection are answered in order. At most [`ASKERS_MAX`] connections are served at once.
+//! A line is at most [`LINE_LEN_MAX`] bytes; one that is longer, or no JSON, ends the connection with an answer that
+//! says so. Questions of one connection are answered in order. At most [`ASKERS_MAX`] connections are served at once.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,8 +35,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Serves questions at `path`, on threads of its own. A socket on which nobody answers any more is replaced; anything
-    /// else at that path is left alone, with an error.
+    /// Serves questions at `path`, on threads of its own. A socket on which nobody answers any more is replaced;
+    /// anything else at that path is left alone, with an error.
     pub fn serve(
         path: &Path,
         answer: impl Fn(&Value) -> Result<Value, String> + Send + Sync + 'static,

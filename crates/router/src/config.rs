@@ -367,8 +367,8 @@ fn filter(
     Some(Filter { filter, action })
 }
 
-const FILTER_EXAMPLE: &str = "write match = \"@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\": source, destination, \
-     source ports, destination ports, protocol";
+const FILTER_EXAMPLE: &str = "write match = \"@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\": \
+     source, destination, source ports, destination ports, protocol";
 
 fn plugin(decoder: &mut Decoder<'_>, entry: &Entry) -> Option<Plugin> {
     let key = join("plugins", &entry.key);

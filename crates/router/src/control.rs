@@ -7,7 +7,8 @@
 //! ```
 
 use crate::config::Config;
-use crate::message::{self, Command, Report};
+use crate::link::{Link, Start, connect};
+use crate::message::Command;
 use crate::port_processor::hop::Next;
 use crate::port_processor::tables::Network;
 use crate::rib::{Rib, Source, To};
@@ -17,10 +18,8 @@ use lastmeter_wire::netlink::{self, Gateway, Message, Route, masked};
 use lastmeter_wire::routes::Routes;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,47 +27,11 @@ use std::time::{Duration, Instant};
 
 /// Routes that FRR has not told again so long after it connected are stale.
 pub const STALE: Duration = Duration::from_secs(10);
-/// How long the control processor waits for a port processor to begin.
-const BEGINS: Duration = Duration::from_secs(20);
 /// How many configurations can be rolled back to.
 const HISTORY_MAX: usize = 100;
 
 /// A stage of booting, and how long it took.
 pub type Boot = Vec<(&'static str, f64)>;
-
-/// The way to the port processor.
-struct Link {
-    writer: BufWriter<UnixStream>,
-    reader: BufReader<UnixStream>,
-}
-
-impl Link {
-    fn open(socket: &Path) -> std::io::Result<Link> {
-        let stream = UnixStream::connect(socket)?;
-        let reader = BufReader::new(stream.try_clone()?);
-        Ok(Link { writer: BufWriter::with_capacity(1 << 18, stream), reader })
-    }
-    fn send(&mut self, commands: &[Command]) -> std::io::Result<()> {
-        commands.iter().try_for_each(|command| message::write(&mut self.writer, command))?;
-        self.writer.flush()
-    }
-    /// Sends, and waits until all is in effect; what went wrong.
-    fn sync(&mut self, commands: &[Command]) -> Result<(), String> {
-        self.send(commands).map_err(|error| error.to_string())?;
-        self.send(&[Command::Sync]).map_err(|error| error.to_string())?;
-        let mut wrong = Vec::new();
-        loop {
-            match message::read::<Report>(&mut self.reader) {
-                Ok(Some(Report::Done)) if wrong.is_empty() => return Ok(()),
-                Ok(Some(Report::Done)) => return Err(wrong.join("\n")),
-                Ok(Some(Report::Wrong(why))) => wrong.push(why),
-                Ok(Some(Report::Shown(_))) => {}
-                Ok(None) => return Err("the port processor has ended".to_owned()),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-    }
-}
 
 struct State {
     config: Config,
@@ -97,9 +60,6 @@ pub struct Control {
     library: Arc<dyn Library + Send + Sync>,
     end: AtomicBool,
 }
-
-/// How a port processor is started: the program and its arguments.
-pub type Start = Box<dyn Fn() -> std::process::Command + Send + Sync>;
 
 impl Control {
     /// Boots: reads `file`, finds or starts the port processor, tells it what is known. `run` is the folder of its
@@ -470,17 +430,7 @@ impl Control {
             return Ok(json!(state.text));
         }
         let link = state.link.as_mut().ok_or("the port processor is being started")?;
-        link.send(&[Command::Show(what.to_owned())]).map_err(|error| error.to_string())?;
-        let mut shown: Value = loop {
-            match message::read::<Report>(&mut link.reader) {
-                Ok(Some(Report::Shown(text))) => {
-                    break serde_json::from_str(&text).map_err(|error| error.to_string())?;
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => return Err("the port processor has ended".to_owned()),
-                Err(error) => return Err(error.to_string()),
-            }
-        };
+        let mut shown = link.show(what)?;
         if let Some(hop) = shown["hop"].as_u64() {
             let next = state.rib.describe(hop as u32).unwrap_or(&[]).to_vec();
             let ports = &state.config.ports;
@@ -594,34 +544,4 @@ fn parse(file: &Path, text: &str, library: &dyn Library) -> Result<Config, Strin
     Config::parse(&name, text.as_bytes(), library).map_err(|problems| {
         problems.iter().map(|problem| problem.render(false)).collect::<Vec<_>>().join("\n")
     })
-}
-
-/// Finds the port processor, or starts one, in a session of its own so that it outlives us.
-fn connect(run: &Path, start: &Start) -> Result<Link, String> {
-    let socket = run.join("data.sock");
-    if let Ok(link) = Link::open(&socket) {
-        return Ok(link);
-    }
-    let log = run.join("port-processor.log");
-    let place = |error: std::io::Error| format!("{}: {error}", log.display());
-    let output = std::fs::File::create(&log).map_err(place)?;
-    let mut command = start();
-    command.stdin(std::process::Stdio::null());
-    command.stdout(output.try_clone().map_err(place)?).stderr(output);
-    let mut child = command.process_group(0).spawn().map_err(|error| error.to_string())?;
-    let began = Instant::now();
-    while began.elapsed() < BEGINS {
-        if let Ok(link) = Link::open(&socket) {
-            // Nobody waits for it here: whoever ends first leaves the other alone.
-            std::thread::spawn(move || child.wait());
-            return Ok(link);
-        }
-        if let Ok(Some(_)) = child.try_wait() {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            return Err(format!("the port processor did not begin: {}", said.trim()));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let _ = child.kill();
-    Err("the port processor did not begin in time".to_owned())
 }

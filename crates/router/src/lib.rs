@@ -1,5 +1,5 @@
-//! A router on Linux that is extended while it runs: the Dynamically Extensible Router of Washington University (D-01 to
-//! D-121) with today's means.
+//! A router on Linux that is extended while it runs: the Dynamically Extensible Router of Washington University (D-01
+//! to D-121) with today's means.
 //!
 //! ```text
 //!  FRR --FPM--> control processor --- commands ---> port processor --- interfaces
@@ -16,6 +16,9 @@
 
 pub mod config;
 pub mod control;
+mod link;
 pub mod message;
 pub mod port_processor;
 pub mod rib;
+
+pub use link::Start;

@@ -1,13 +1,13 @@
-//! The control processor's routes: from every source, the best one for each prefix, and the smallest set of changes that
-//! tells a port processor.
+//! The control processor's routes: from every source, the best one for each prefix, and the smallest set of changes
+//! that tells a port processor.
 //!
 //! ```text
 //! file, FRR, kernel --> sources of a prefix --> best --> hop's number --> Command::Hop, Command::Route
 //! ```
 //!
-//! Of several sources for one prefix the one listed first in [`Source`] counts. A hop is a set of next routers; equal sets
-//! share a number, which is free again when no route uses it (D-42: among equal lengths the lowest cost counts, and
-//! equal costs are used at once).
+//! Of several sources for one prefix the one listed first in [`Source`] counts. A hop is a set of next routers; equal
+//! sets share a number, which is free again when no route uses it (D-42: among equal lengths the lowest cost counts,
+//! and equal costs are used at once).
 
 use crate::message::Command;
 use crate::port_processor::hop::{BLACKHOLE, FIRST, Next, PROHIBITED, UNREACHABLE};

@@ -8,8 +8,8 @@
 //! chunk:   magic 4 | flags 2 | type 2 | cookie 8 | length 4 | data        one reply has one or more
 //! ```
 //!
-//! Numbers are big-endian. Source: the NBD protocol's specification (`doc/proto.md` of the NBD project), fixed newstyle with
-//! structured replies.
+//! Numbers are big-endian. Source: the NBD protocol's specification (`doc/proto.md` of the NBD project), fixed
+//! newstyle with structured replies.
 //!
 //! ```
 //! use lastmeter_wire::nbd::{Command, Request};

@@ -1,5 +1,5 @@
-//! Linux's netlink messages about routes, neighbours, links and addresses, as the kernel sends them and as FRR sends them
-//! in FPM frames.
+//! Linux's netlink messages about routes, neighbours, links and addresses, as the kernel sends them and as FRR sends
+//! them in FPM frames.
 //!
 //! ```text
 //! FPM frame:  version 1 | type 1 | length 2 (big-endian, with this header) | netlink messages

@@ -97,9 +97,7 @@ pub(crate) fn ledger(shown: &Value) -> Ledger {
         runner_up: None,
         words,
     });
-    ledger.notes.push(format!(
-        "stages are the mean of one batch in 16 ({timed:.0} packets); clocks cost it about 0.1 us a batch"
-    ));
+    ledger.notes.push(format!("stages are the mean of one batch in 16 ({timed:.0} packets)"));
     for port in shown["ports"].as_array().into_iter().flatten() {
         for (name, count) in port["counts"].as_object().into_iter().flatten() {
             let element = port["name"].as_str().unwrap_or("?").to_owned();

@@ -24,7 +24,8 @@ pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
         "ports" => ports(shown),
         "plugins" => plugins(shown),
         "routes" => format!(
-            "{} IPv4 and {} IPv6 prefixes in {} bytes; {} in the control processor, {} sets of next routers, \
+            "{} IPv4 and {} IPv6 prefixes in {} bytes; {} in the control processor, \
+             {} sets of next routers, \
              {} changes told\n",
             shown["routes"]["v4"],
             shown["routes"]["v6"],
@@ -40,7 +41,8 @@ pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
         what if what.starts_with("route ") => format!("{shown:#}\n"),
         other => {
             return Err(Complaint(format!(
-                "{other:?} cannot be shown: ports, routes, route ADDRESS, plugins, ledger, boot, metrics, configuration"
+                "{other:?} cannot be shown: ports, routes, route ADDRESS, plugins, ledger, boot, \
+                 metrics, configuration"
             )));
         }
     })

@@ -1,7 +1,7 @@
 //! What a disk's blocks are kept in: a file, preallocated or sparse, or memory.
 //!
-//! A write is durable when a flush after it, or the write itself with FUA, has been answered: only then has the kernel been
-//! asked to bring it to the medium (`fdatasync`).
+//! A write is durable when a flush after it, or the write itself with FUA, has been answered: only then has the
+//! kernel been asked to bring it to the medium (`fdatasync`).
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, memfd_create, seek};
 use std::fs::File;

@@ -296,7 +296,7 @@ impl<'a> Session<'a> {
             match allowed {
                 Err((code, why)) => {
                     self.fail(writer, &request, code, why)?;
-                    disk.account.refuse(lap, why);
+                    disk.account.refuse(why);
                 }
                 Ok(at) => self.execute(writer, &request, at, &mut buffer, lap)?,
             }
@@ -381,12 +381,12 @@ impl<'a> Session<'a> {
                 _ => (error::MEDIUM, "the medium failed"),
             };
             self.fail(writer, request, code, why)?;
-            self.disk.account.refuse(lap, why);
+            self.disk.account.refuse(why);
             return Ok(());
         }
         if extents && !(self.structured && self.allocation) {
             self.fail(writer, request, error::INVALID, "no context was chosen")?;
-            self.disk.account.refuse(lap, "no context was chosen");
+            self.disk.account.refuse("no context was chosen");
             return Ok(());
         }
         if extents {

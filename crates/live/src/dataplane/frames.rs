@@ -1,5 +1,5 @@
-//! Frames in memory that the kernel and a port processor share, for several interfaces at once: what arrives at one port
-//! leaves at another without being copied by us (D-68, D-69).
+//! Frames in memory that the kernel and a port processor share, for several interfaces at once: what arrives at one
+//! port leaves at another without being copied by us (D-68, D-69).
 //!
 //! ```text
 //! free --> fill ring --> [kernel: arrives] --> receive ring --> ours --> send ring --> [kernel: departs]
@@ -7,8 +7,8 @@
 //!   +---------------------------------------------- dropped ------+------ completion ring ---+
 //! ```
 //!
-//! Each frame is in exactly one place. A port gets frames to receive into only from what is free, so when all of them wait
-//! in queues, the kernel drops arrivals before it spends anything on them. Source: the kernel's
+//! Each frame is in exactly one place. A port gets frames to receive into only from what is free, so when all of them
+//! wait in queues, the kernel drops arrivals before it spends anything on them. Source: the kernel's
 //! `Documentation/networking/af_xdp.rst`.
 
 use super::program::{Attached, Shared};
@@ -152,8 +152,8 @@ pub struct Socket {
     fd: OwnedFd,
 }
 
-/// Opens the sockets of interfaces `indices` of this namespace, all with the same memory, which get `wanted` frames each to
-/// receive into.
+/// Opens the sockets of interfaces `indices` of this namespace, all with the same memory, which get `wanted` frames
+/// each to receive into.
 ///
 /// # Errors
 /// When the kernel refuses.

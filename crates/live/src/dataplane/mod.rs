@@ -1,5 +1,5 @@
-//! What a router needs of the kernel: its ports' frames without copies of ours, a program that sorts them, and the state of
-//! its links, neighbours and routes.
+//! What a router needs of the kernel: its ports' frames without copies of ours, a program that sorts them, and the
+//! state of its links, neighbours and routes.
 //!
 //! ```text
 //! interface --> program --> kernel (ARP, addresses of ours) | the other port (known flows) | frames --> port processor

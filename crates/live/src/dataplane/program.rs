@@ -1,5 +1,5 @@
-//! The program at a router's port: what is for this host goes to the kernel, known flows go on at once, all else goes to
-//! the port processor.
+//! The program at a router's port: what is for this host goes to the kernel, known flows go on at once, all else goes
+//! to the port processor.
 //!
 //! ```text
 //! frame --> ARP, multicast, link-local, an address of ours -----------------------> kernel
@@ -7,9 +7,9 @@
 //!       --> any other IPv4 or IPv6 packet ----------------------------------------> AF_XDP socket
 //! ```
 //!
-//! A packet that needs more than forwarding (a TTL that ends, options, a fragment, a wrong checksum, too long for the next
-//! link) is never taken by the fast path, so that the port processor sees and counts it: the verdicts are the same with
-//! and without. Flows are entered by the port processor, with what it found out about their first packet.
+//! A packet that needs more than forwarding (a TTL that ends, options, a fragment, a wrong checksum, too long for the
+//! next link) is never taken by the fast path, so that the port processor sees and counts it: the verdicts are the
+//! same with and without. Flows are entered by the port processor, with what it found out about their first packet.
 
 use super::assemble::{If, Label, Program, Size};
 use super::map::{Kind, Map};
@@ -325,8 +325,8 @@ fn attach(index: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     link(IN_DRIVER).or_else(|_| link(IN_STACK))
 }
 
-/// Frames made in the kernel, faster than any program sends them: a template, of which destination, check sum and source
-/// port change from frame to frame.
+/// Frames made in the kernel, faster than any program sends them: a template, of which destination, check sum and
+/// source port change from frame to frame.
 #[derive(Debug)]
 pub struct Generator {
     program: OwnedFd,

@@ -76,8 +76,8 @@ impl Watch {
     pub fn is_complete(&self) -> bool {
         self.sequence == u32::MAX
     }
-    /// Tells what has changed since the last call, without waiting. `Ok(false)` if the kernel had to forget changes: begin
-    /// again with a new watch.
+    /// Tells what has changed since the last call, without waiting. `Ok(false)` if the kernel had to forget changes:
+    /// begin again with a new watch.
     ///
     /// # Errors
     /// When the socket fails, or the kernel sends what cannot be read.

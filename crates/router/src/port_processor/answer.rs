@@ -1,5 +1,5 @@
-//! Answers of a router to packets that it cannot forward: ICMP errors (RFC 792, RFC 1812 §4.3; RFC 4443), and the parts of
-//! a packet that is too long for the next link (RFC 791 §2.3).
+//! Answers of a router to packets that it cannot forward: ICMP errors (RFC 792, RFC 1812 §4.3; RFC 4443), and the
+//! parts of a packet that is too long for the next link (RFC 791 §2.3).
 
 use super::parse::{Addresses, Seen, v4, v6};
 use lastmeter_wire::internet::checksum::Sum;

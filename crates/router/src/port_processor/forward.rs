@@ -279,7 +279,7 @@ impl PortProcessor {
         let Some(neighbour) = neighbour else {
             return self.refuse(port, frame, &seen, Fault::NoNeighbour, Reason::NoNeighbour, now);
         };
-        self.to_neighbour(port, &one.passing, neighbour, one.queue, true, now);
+        self.deliver(port, &one.passing, neighbour, one.queue, true, now);
         if one.plain && self.fast {
             self.consider(one, neighbour);
         }
@@ -292,7 +292,7 @@ impl PortProcessor {
             .flatten();
         match number {
             Some(number) if passing.seen.hops > 1 => {
-                self.to_neighbour(port, passing, number, None, true, now);
+                self.deliver(port, passing, number, None, true, now);
             }
             _ => {
                 self.frames.free(passing.frame);
@@ -302,7 +302,7 @@ impl PortProcessor {
     }
 
     /// Sends a packet to a neighbour; `hop` if it has come from elsewhere, so that its hops become fewer.
-    pub(super) fn to_neighbour(
+    pub(super) fn deliver(
         &mut self,
         port: u16,
         passing: &Passing,
@@ -320,7 +320,7 @@ impl PortProcessor {
         if seen.len > out.mtu {
             return self.too_long(port, passing, neighbour, queue, hop, now);
         }
-        let flow = queue.unwrap_or(((hash >> 32) * u64::from(out.flows) >> 32) as u32);
+        let flow = queue.unwrap_or((((hash >> 32) * u64::from(out.flows)) >> 32) as u32);
         // Padding of short frames goes with them; the kernel pads what it sends.
         let frame = Frame { at: frame.at, len: ETHERNET as u16 + seen.len };
         let bytes = self.frames.bytes_mut(frame);
@@ -370,7 +370,7 @@ impl PortProcessor {
                 continue;
             };
             let passing = Passing { frame, seen, hash: passing.hash };
-            self.to_neighbour(port, &passing, neighbour, queue, hop, now);
+            self.deliver(port, &passing, neighbour, queue, hop, now);
         }
     }
 
@@ -410,7 +410,7 @@ impl PortProcessor {
         for held in waiting {
             let Held { port, passing, neighbour, queue, hop, until } = held;
             if self.hops.neighbour(neighbour).macs.is_some() {
-                self.to_neighbour(port, &passing, neighbour, queue, hop, now);
+                self.deliver(port, &passing, neighbour, queue, hop, now);
             } else if now < until {
                 self.held.push(held);
             } else if hop {
@@ -456,7 +456,7 @@ impl PortProcessor {
         };
         match neighbour {
             Some(number) => {
-                self.to_neighbour(port, &Passing { frame, seen, hash }, number, None, false, now);
+                self.deliver(port, &Passing { frame, seen, hash }, number, None, false, now);
             }
             None => {
                 self.frames.free(frame);

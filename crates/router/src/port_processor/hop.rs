@@ -1,7 +1,8 @@
 //! Next hops and neighbours of a port processor: what a number in the routing table means.
 //!
 //! ```text
-//! NextHop n --> hop: drop | connected link | one of several next routers (by the flow's hash) --> neighbour --> port, MAC
+//! NextHop n --> hop: drop | connected link | one of several next routers (by the flow's hash) --> neighbour -->
+//! port, MAC
 //! ```
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! What a port processor's other threads do: open its ports, follow the kernel's links, addresses and neighbours, take the
-//! control processor's commands, write the tables.
+//! What a port processor's other threads do: open its ports, follow the kernel's links, addresses and neighbours,
+//! take the control processor's commands, write the tables.
 
 use super::answer::Own;
 use super::count::{Counters, STAGES, Stages};
@@ -297,9 +297,8 @@ fn heard(house: &House, addresses: &mut BTreeMap<u16, BTreeSet<(IpAddr, u8)>>, m
                 let mut tables = house.tables.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = tables.attach(network, there.then_some(port));
             }
-            let first = |wanted: fn(&IpAddr) -> bool| {
-                own.iter().map(|(address, _)| *address).find(|address| wanted(address))
-            };
+            let first =
+                |wanted: fn(&IpAddr) -> bool| own.iter().map(|(address, _)| *address).find(wanted);
             let v4 = first(IpAddr::is_ipv4);
             let v6 = own
                 .iter()

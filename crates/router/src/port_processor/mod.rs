@@ -1,13 +1,13 @@
-//! A port processor: one thread that takes packets from its ports, decides about them, and sends them on, in batches, each
-//! to completion. Nothing that it does waits for anybody else.
+//! A port processor: one thread that takes packets from its ports, decides about them, and sends them on, in batches,
+//! each to completion. Nothing that it does waits for anybody else.
 //!
 //! ```text
 //! ports --> batch of 64 --> parse, classify, plugins, lookup --> queue of the other port --> shaper --> interface
 //!             ^ tables (read without locks)    ^ changes (a channel, looked at between batches)
 //! ```
 //!
-//! [`housekeeper`] is the other thread of the same process: it follows the kernel's links and neighbours, takes commands of
-//! the control processor, and writes the tables. When the control processor dies, both go on.
+//! [`housekeeper`] is the other thread of the same process: it follows the kernel's links and neighbours, takes
+//! commands of the control processor, and writes the tables. When the control processor dies, both go on.
 
 pub mod answer;
 pub mod count;
@@ -51,8 +51,8 @@ const ANSWERS: f64 = 1000.0;
 const ANSWERS_AT_ONCE: f64 = 50.0;
 /// An idle port processor looks up so often.
 const IDLE: std::time::Duration = std::time::Duration::from_millis(100);
-/// A pass over the ports that found so many packets is followed by a pause instead of waiting for the next packet: the kernel
-/// then receives many at once, and neither side works for single packets.
+/// A pass over the ports that found so many packets is followed by a pause instead of waiting for the next packet:
+/// the kernel then receives many at once, and neither side works for single packets.
 const MANY: usize = 32;
 /// The pause. Twice as long, packets wait longer than they are worked on; half as long, batches become short.
 const PAUSE: std::time::Duration = std::time::Duration::from_micros(40);

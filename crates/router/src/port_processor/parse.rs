@@ -250,8 +250,8 @@ mod tests {
 
     fn frame(change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
         let header = ethernet::Header {
-            dst: [2; 6].into(),
-            src: [4; 6].into(),
+            dst: [2; 6],
+            src: [4; 6],
             tags: Default::default(),
             ethertype: ethernet::ETHERTYPE_IPV4,
         };

@@ -1,5 +1,5 @@
-//! The routing tables of a port processor and their writer: routes of the control processor, and the networks to which its
-//! ports are attached.
+//! The routing tables of a port processor and their writer: routes of the control processor, and the networks to
+//! which its ports are attached.
 
 use super::hop::connected;
 use lastmeter_net::lookup::{NextHop, Options, Prefix, Reader, TreeBitmap};
@@ -17,6 +17,12 @@ pub struct Tables {
     attached: HashMap<Network, u16>,
     /// Prefixes that were told since the beginning of a full set.
     told: Option<HashSet<Network>>,
+}
+
+impl Default for Tables {
+    fn default() -> Tables {
+        Tables::new()
+    }
 }
 
 impl Tables {

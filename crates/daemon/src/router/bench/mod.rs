@@ -1,5 +1,5 @@
-//! `lastmeter bench router`: packets for each second of the router's CPU, receiving included, beside the kernel with the
-//! same table in the same place.
+//! `lastmeter bench router`: packets for each second of the router's CPU, receiving included, beside the kernel with
+//! the same table in the same place.
 
 mod place;
 
@@ -367,7 +367,12 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         add("router/overload@10x", over.rate / peak, "share of peak", None, note);
     }
     if lines.is_empty() {
-        return Err(Complaint("no benchmark of this name: full-table@60, plugin@60, fast@60, full-table@1514, overload@10x, without-lookup@60, without-classifier@60, without-queues@60, bare@60".to_owned()));
+        return Err(Complaint(
+            "no benchmark of this name: full-table@60, plugin@60, fast@60, \
+             full-table@1514, overload@10x, without-lookup@60, without-classifier@60, \
+             without-queues@60, bare@60"
+                .to_owned(),
+        ));
     }
     Ok(report(&lines))
 }

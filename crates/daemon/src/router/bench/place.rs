@@ -4,8 +4,9 @@
 //! source s0 ---- r0 router r1 ---- d0 sink
 //! ```
 //!
-//! The source makes frames in the kernel on core 0. The router, and the thread of the kernel that receives for it, run on
-//! core 1. The sink is a neighbour whose Ethernet address nobody has, so packets end as soon as they have arrived.
+//! The source makes frames in the kernel on core 0. The router, and the thread of the kernel that receives for it,
+//! run on core 1. The sink is a neighbour whose Ethernet address nobody has, so packets end as soon as they have
+//! arrived.
 
 use crate::Complaint;
 use std::path::{Path, PathBuf};

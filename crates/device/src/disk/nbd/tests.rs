@@ -15,7 +15,8 @@ fn disk(policy: Option<&str>) -> Arc<Disk> {
     let text = match policy {
         None => "[clients.anyone]".to_owned(),
         Some(policy) => format!(
-            "[clients.alice]\ntoken = '{TOKEN}'\npolicies = ['own']\n[policies.own]\nexpression = '{policy}'"
+            "[clients.alice]\ntoken = '{TOKEN}'\npolicies = ['own']\n\
+             [policies.own]\nexpression = '{policy}'"
         ),
     };
     let table: Table = toml::from_str(&text).expect("a table");

@@ -1,0 +1,91 @@
+//! The control processor's way to the port processor: a Unix socket, and how that process is found or started.
+
+use crate::message::{self, Command, Report};
+use std::io::{BufReader, BufWriter, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long the control processor waits for a port processor to begin.
+const BEGINS: Duration = Duration::from_secs(20);
+/// How a port processor is started: the program and its arguments.
+pub type Start = Box<dyn Fn() -> std::process::Command + Send + Sync>;
+
+/// The way to the port processor.
+pub(crate) struct Link {
+    writer: BufWriter<UnixStream>,
+    reader: BufReader<UnixStream>,
+}
+
+impl Link {
+    pub(crate) fn open(socket: &Path) -> std::io::Result<Link> {
+        let stream = UnixStream::connect(socket)?;
+        let reader = BufReader::new(stream.try_clone()?);
+        Ok(Link { writer: BufWriter::with_capacity(1 << 18, stream), reader })
+    }
+    pub(crate) fn send(&mut self, commands: &[Command]) -> std::io::Result<()> {
+        commands.iter().try_for_each(|command| message::write(&mut self.writer, command))?;
+        self.writer.flush()
+    }
+    /// Sends, and waits until all is in effect; what went wrong.
+    pub(crate) fn sync(&mut self, commands: &[Command]) -> Result<(), String> {
+        self.send(commands).map_err(|error| error.to_string())?;
+        self.send(&[Command::Sync]).map_err(|error| error.to_string())?;
+        let mut wrong = Vec::new();
+        loop {
+            match message::read::<Report>(&mut self.reader) {
+                Ok(Some(Report::Done)) if wrong.is_empty() => return Ok(()),
+                Ok(Some(Report::Done)) => return Err(wrong.join("\n")),
+                Ok(Some(Report::Wrong(why))) => wrong.push(why),
+                Ok(Some(Report::Shown(_))) => {}
+                Ok(None) => return Err("the port processor has ended".to_owned()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+    /// Asks for a part of its state.
+    pub(crate) fn show(&mut self, what: &str) -> Result<serde_json::Value, String> {
+        self.send(&[Command::Show(what.to_owned())]).map_err(|error| error.to_string())?;
+        loop {
+            match message::read::<Report>(&mut self.reader) {
+                Ok(Some(Report::Shown(text))) => {
+                    return serde_json::from_str(&text).map_err(|error| error.to_string());
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Err("the port processor has ended".to_owned()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}
+
+/// Finds the port processor, or starts one, in a session of its own so that it outlives us.
+pub(crate) fn connect(run: &Path, start: &Start) -> Result<Link, String> {
+    let socket = run.join("data.sock");
+    if let Ok(link) = Link::open(&socket) {
+        return Ok(link);
+    }
+    let log = run.join("port-processor.log");
+    let place = |error: std::io::Error| format!("{}: {error}", log.display());
+    let output = std::fs::File::create(&log).map_err(place)?;
+    let mut command = start();
+    command.stdin(std::process::Stdio::null());
+    command.stdout(output.try_clone().map_err(place)?).stderr(output);
+    let mut child = command.process_group(0).spawn().map_err(|error| error.to_string())?;
+    let began = Instant::now();
+    while began.elapsed() < BEGINS {
+        if let Ok(link) = Link::open(&socket) {
+            // Nobody waits for it here: whoever ends first leaves the other alone.
+            std::thread::spawn(move || child.wait());
+            return Ok(link);
+        }
+        if let Ok(Some(_)) = child.try_wait() {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            return Err(format!("the port processor did not begin: {}", said.trim()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    Err("the port processor did not begin in time".to_owned())
+}
