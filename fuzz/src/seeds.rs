@@ -11,7 +11,7 @@ use lastmeter_wire::control::{der, dq, vidboard as command, vunet};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use lastmeter_wire::routes::{mrt, text};
-use lastmeter_wire::{Error, atp, dtp, jetstream, myrinet, token};
+use lastmeter_wire::{Error, atp, dtp, jetstream, myrinet, nbd, token};
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
 
@@ -172,7 +172,27 @@ fn transports() -> Result<Corpus, Error> {
         kind: atp::Kind::Data,
         data: b"abcdef",
     };
-    Ok(vec![("fuzz_dtp", packet.emit()?), ("fuzz_atp", segment.emit()?)])
+    let (flags, command) = (nbd::flag::FUA, nbd::Command::WRITE);
+    let request = nbd::Request { flags, command, cookie: 7, offset: 512, length: 4096 };
+    let wanted = nbd::Wanted { name: "disk".to_owned(), information: vec![0, 3] };
+    let option = nbd::Option { kind: nbd::Kind::GO, length: 14 };
+    Ok(vec![
+        ("fuzz_dtp", packet.emit()?),
+        ("fuzz_atp", segment.emit()?),
+        ("fuzz_nbd", request.emit().to_vec()),
+        ("fuzz_nbd", option.emit().to_vec()),
+        ("fuzz_nbd", wanted.emit()),
+        ("fuzz_netlink", route_message()),
+        ("fuzz_netlink", [&[1, 1, 0, 48], &route_message()[..]].concat()),
+    ])
+}
+
+/// A route of BGP to 203.0.113.0/24 via 10.2.0.2, as FRR sends it.
+fn route_message() -> Vec<u8> {
+    let mut bytes = vec![44, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend([2, 24, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0]);
+    bytes.extend([8, 0, 1, 0, 203, 0, 113, 0, 8, 0, 5, 0, 10, 2, 0, 2]);
+    bytes
 }
 
 fn internet() -> Result<Corpus, Error> {
