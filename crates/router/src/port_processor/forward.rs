@@ -407,6 +407,7 @@ impl PortProcessor {
     /// Sends on what waited for neighbours that are known now; gives up on what has waited too long.
     pub(super) fn release(&mut self, now: Time) {
         let waiting = std::mem::take(&mut self.held);
+        let mut silent = Vec::new();
         for held in waiting {
             let Held { port, passing, neighbour, queue, hop, until } = held;
             if self.hops.neighbour(neighbour).macs.is_some() {
@@ -414,11 +415,20 @@ impl PortProcessor {
             } else if now < until {
                 self.held.push(held);
             } else if hop {
+                silent.push(neighbour);
                 let (fault, reason) = (Fault::NoNeighbour, Reason::NoNeighbour);
                 self.refuse(port, passing.frame, &passing.seen, fault, reason, now);
             } else {
+                silent.push(neighbour);
                 self.frames.free(passing.frame);
                 self.counts[usize::from(port)].drop(Reason::NoNeighbour);
+            }
+        }
+        silent.sort_unstable();
+        silent.dedup();
+        for neighbour in silent {
+            if self.held.iter().all(|held| held.neighbour != neighbour) {
+                self.hops.forget(neighbour);
             }
         }
     }

@@ -51,6 +51,8 @@ pub struct Hops {
     /// Neighbours by number.
     neighbours: Vec<Neighbour>,
     numbers: HashMap<(u16, IpAddr), u32>,
+    /// Numbers of neighbours that were forgotten.
+    free: Vec<u32>,
     /// Neighbours of the members of each hop that have an address.
     members: Vec<Vec<Option<u32>>>,
 }
@@ -117,13 +119,29 @@ impl Hops {
         if let Some(number) = self.numbers.get(&(port, address)) {
             return Some(*number);
         }
-        if self.neighbours.len() >= Hops::NEIGHBOURS_MAX {
-            return None;
-        }
-        let number = self.neighbours.len() as u32;
-        self.neighbours.push(Neighbour { port, address, macs: None });
+        let new = Neighbour { port, address, macs: None };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.neighbours[number as usize] = new;
+                number
+            }
+            None if self.neighbours.len() >= Hops::NEIGHBOURS_MAX => return None,
+            None => {
+                self.neighbours.push(new);
+                self.neighbours.len() as u32 - 1
+            }
+        };
         self.numbers.insert((port, address), number);
         Some(number)
+    }
+    /// A neighbour has not answered, and nobody waits for it: its number is free, unless a route leads there. So a scan
+    /// of an attached network leaves nothing behind.
+    pub fn forget(&mut self, number: u32) {
+        let Neighbour { port, address, macs } = *self.neighbour(number);
+        let is_used = self.members.iter().flatten().any(|member| *member == Some(number));
+        if macs.is_none() && !is_used && self.numbers.remove(&(port, address)).is_some() {
+            self.free.push(number);
+        }
     }
     /// A neighbour by number.
     #[inline]
@@ -159,6 +177,24 @@ mod tests {
         assert_eq!(hops.way(FIRST + 2, 0), Way::Unreachable, "a number without meaning");
         hops.set(FIRST + 3, Vec::new());
         assert_eq!(hops.way(FIRST + 3, 0), Way::Unreachable);
+    }
+
+    #[test]
+    fn neighbours_that_never_answer_are_forgotten() {
+        let mut hops = Hops::default();
+        let on_route = Next { port: 1, address: Some([10, 0, 0, 1].into()) };
+        hops.set(FIRST, vec![on_route]);
+        for scanned in 0..300_000u32 {
+            let number = hops.number(0, IpAddr::V4(scanned.into())).expect("room");
+            hops.forget(number);
+        }
+        assert!(hops.neighbours.len() <= 2);
+        hops.forget(0);
+        assert_eq!(hops.way(FIRST, 0), Way::To(0), "a route leads there");
+        hops.learn(0, [10, 0, 0, 9].into(), Some([1; 12]));
+        let known = hops.number(0, [10, 0, 0, 9].into()).expect("known");
+        hops.forget(known);
+        assert!(hops.neighbour(known).macs.is_some());
     }
 
     #[test]

@@ -219,7 +219,7 @@ fn set_up(config: &Config, folder: &Path, host: &Host) -> Result<Setup, String> 
 /// Follows the kernel, and does what the port processor asks.
 fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut addresses: BTreeMap<u16, BTreeSet<(IpAddr, u8)>> = BTreeMap::new();
+    let mut known = Known::default();
     let timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     let mut watch = None;
     while !house.end.load(Ordering::Relaxed) {
@@ -250,7 +250,7 @@ fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
         for (port, address) in asked {
             let _ = resolve(house.indices[usize::from(port)], address);
         }
-        let whole = following.poll(|message| heard(house, &mut addresses, message));
+        let whole = following.poll(|message| heard(house, &mut known, message));
         if !matches!(whole, Ok(true)) {
             // Changes were lost, or the socket failed: what there is now is told again.
             watch = None;
@@ -258,8 +258,17 @@ fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
     }
 }
 
+/// What the kernel has said.
+#[derive(Default)]
+struct Known {
+    /// Addresses of each port.
+    addresses: BTreeMap<u16, BTreeSet<(IpAddr, u8)>>,
+    /// Ethernet addresses of neighbours.
+    neighbours: BTreeMap<(u16, IpAddr), [u8; 6]>,
+}
+
 /// Something of the kernel has changed.
-fn heard(house: &House, addresses: &mut BTreeMap<u16, BTreeSet<(IpAddr, u8)>>, message: Message) {
+fn heard(house: &House, known: &mut Known, message: Message) {
     let port = |interface: u32| {
         house.indices.iter().position(|index| *index == interface).map(|at| at as u16)
     };
@@ -275,7 +284,12 @@ fn heard(house: &House, addresses: &mut BTreeMap<u16, BTreeSet<(IpAddr, u8)>>, m
             let Some(port) = port(neighbour.interface) else { return };
             let mac = neighbour.reachable().filter(|_| there);
             house.door.tell(Change::Neighbour(port, neighbour.address, mac));
-            if mac.is_none() {
+            let before = match mac {
+                Some(mac) => known.neighbours.insert((port, neighbour.address), mac),
+                None => known.neighbours.remove(&(port, neighbour.address)),
+            };
+            // Known flows are sent to the address that a neighbour had.
+            if before.is_some() && before != mac {
                 house.shared.clear_flows();
             }
         }
@@ -286,7 +300,7 @@ fn heard(house: &House, addresses: &mut BTreeMap<u16, BTreeSet<(IpAddr, u8)>>, m
                 false => house.shared.remove_local(address.address),
             }
             let Some(port) = port(address.interface) else { return };
-            let own = addresses.entry(port).or_default();
+            let own = known.addresses.entry(port).or_default();
             match there {
                 true => own.insert((address.address, address.len)),
                 false => own.remove(&(address.address, address.len)),
