@@ -3,6 +3,7 @@
 //! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
 
 mod disk;
+mod measured;
 mod plugin;
 mod router;
 mod sandbox;

@@ -14,13 +14,13 @@
 //! ```
 
 use lastmeter_base::Time;
+use lastmeter_live::files;
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::chain::{Chain, POLICIES_MAX};
 use lastmeter_plugin::host::{Host, MODULE_LEN_MAX};
 use lastmeter_plugin::setting::Setting;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,8 +37,6 @@ pub const CLIENTS_MAX: usize = 100_000;
 pub struct Client {
     /// Whoever shows it is this client.
     pub token: Option<String>,
-    /// The secret of protocols that ask for a proof of it (CHAP, VNC); the token if absent.
-    pub secret: Option<String>,
     /// Names of policies, in order.
     pub policies: Vec<String>,
     /// What policies see.
@@ -82,8 +80,8 @@ impl Access {
                 if let Some(other) = tokens.insert(token, name) {
                     return Err(format!("clients.{name}: its token is that of {other}"));
                 }
-            } else if name != ANYONE && client.secret.is_none() {
-                return Err(format!("clients.{name}: give a `token` or a `secret`"));
+            } else if name != ANYONE {
+                return Err(format!("clients.{name}: give a `token`"));
             }
         }
         let access = Access { table, folder: folder.to_owned(), kind, host };
@@ -134,26 +132,14 @@ impl Access {
             let mut setting = setting.clone();
             setting.name.get_or_insert(policy.clone());
             let seed = u64::from(self.number(name));
-            let read = |file: &str| read_module(&self.folder.join(file));
-            let made = setting.policy(&self.host, self.kind, seed, now, &read)?;
-            if !chain.push(made) {
+            let read = |file: &str| files::read(&self.folder.join(file), MODULE_LEN_MAX);
+            let made = setting.program(&self.host, self.kind, seed, now, &read)?;
+            if !chain.push(Box::new(made)) {
                 return Err(format!("more than {POLICIES_MAX} policies"));
             }
         }
         Ok(chain)
     }
-}
-
-/// Reads a module of at most [`MODULE_LEN_MAX`] bytes.
-pub fn read_module(path: &Path) -> Result<Vec<u8>, String> {
-    let place = |error| format!("{}: {error}", path.display());
-    let file = std::fs::File::open(path).map_err(place)?;
-    let mut bytes = Vec::new();
-    file.take(MODULE_LEN_MAX as u64 + 1).read_to_end(&mut bytes).map_err(place)?;
-    if bytes.len() > MODULE_LEN_MAX {
-        return Err(format!("{}: more than {MODULE_LEN_MAX} bytes", path.display()));
-    }
-    Ok(bytes)
 }
 
 /// Compares all bytes, so that the time taken says nothing about where two texts differ.

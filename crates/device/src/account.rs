@@ -3,7 +3,6 @@
 //!
 //! ```text
 //! let mut lap = account.begin();             one request
-//! ... read it ...      lap.waited(0)         time since the last mark: nobody worked on it
 //! ... decide ...       lap.served(2)         time since the last mark: stage 2 worked
 //! account.end(lap, bytes)                    it was answered; or account.refuse("reason")
 //! ```
@@ -26,19 +25,13 @@ pub const REASONS_MAX: usize = 64;
 /// Latencies are counted in bins that are an eighth of a power of two wide.
 const BINS: usize = 64 * 8;
 
-/// Sums of one stage, in nanoseconds.
-#[derive(Default)]
-struct Sums {
-    wait: AtomicU64,
-    service: AtomicU64,
-}
-
 /// A device's account. Shared by its threads.
 pub struct Account {
     device: String,
     every: u64,
     stages: Vec<(&'static str, &'static str)>,
-    sums: Vec<Sums>,
+    /// Nanoseconds of each stage.
+    sums: Vec<AtomicU64>,
     begun: AtomicU64,
     done: AtomicU64,
     bytes: AtomicU64,
@@ -53,7 +46,6 @@ pub struct Account {
 pub struct Lap {
     /// Absent if this request is only counted.
     last: Option<Instant>,
-    wait: [u64; STAGES_MAX],
     service: [u64; STAGES_MAX],
 }
 
@@ -63,10 +55,6 @@ impl Lap {
         let now = Instant::now();
         self.last = Some(now);
         u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX)
-    }
-    /// Since the last mark the request waited for this stage.
-    pub fn waited(&mut self, stage: usize) {
-        self.wait[stage] += self.since();
     }
     /// Since the last mark this stage worked on it.
     pub fn served(&mut self, stage: usize) {
@@ -83,7 +71,7 @@ impl Account {
             device: device.to_owned(),
             every,
             stages: stages.to_vec(),
-            sums: stages.iter().map(|_| Sums::default()).collect(),
+            sums: stages.iter().map(|_| AtomicU64::new(0)).collect(),
             begun: AtomicU64::new(0),
             done: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -98,7 +86,7 @@ impl Account {
     pub fn begin(&self) -> Lap {
         let number = self.begun.fetch_add(1, Relaxed);
         let last = number.is_multiple_of(self.every).then(Instant::now);
-        Lap { last, wait: [0; STAGES_MAX], service: [0; STAGES_MAX] }
+        Lap { last, service: [0; STAGES_MAX] }
     }
     /// It was answered, and carried so many bytes.
     pub fn end(&self, lap: Lap, bytes: u64) {
@@ -109,10 +97,9 @@ impl Account {
         }
         self.timed.fetch_add(1, Relaxed);
         let mut total = 0u64;
-        for (at, sums) in self.sums.iter().enumerate() {
-            sums.wait.fetch_add(lap.wait[at], Relaxed);
-            sums.service.fetch_add(lap.service[at], Relaxed);
-            total += lap.wait[at] + lap.service[at];
+        for (sum, spent) in self.sums.iter().zip(lap.service) {
+            sum.fetch_add(spent, Relaxed);
+            total += spent;
         }
         self.bins[bin(total)].fetch_add(1, Relaxed);
         self.longest.fetch_max(total, Relaxed);
@@ -141,10 +128,9 @@ impl Account {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let lost: u64 = refused.values().sum();
         let mut stages: Vec<Stage> = Vec::new();
-        for ((name, resource), sums) in self.stages.iter().zip(&self.sums) {
+        for ((name, resource), sum) in self.stages.iter().zip(&self.sums) {
             let mut stage = Stage::new(*name, Some(*resource), passed);
-            stage.wait = Some(Times::mean(mean(&sums.wait)));
-            stage.service = Some(Times::mean(mean(&sums.service)));
+            stage.service = Some(Times::mean(mean(sum)));
             stages.push(stage);
         }
         let deciding = stages.iter().position(|stage| stage.name == "policy").unwrap_or(0);
@@ -258,7 +244,6 @@ mod tests {
             }
             lap.served(1);
             std::thread::sleep(std::time::Duration::from_millis(1));
-            lap.waited(2);
             lap.served(2);
             account.end(lap, 4096);
         }
@@ -267,7 +252,7 @@ mod tests {
         assert_eq!(path.totals.delivered, Count { packets: 8, bytes: 8 * 4096 });
         assert_eq!(path.stages[1].drops["read only"], 2);
         assert_eq!(ledger.balance.latency_residual, 0.0);
-        assert!(path.stages[2].wait_mean() >= 1e-3, "{:?}", path.stages[2]);
+        assert!(path.stages[2].service_mean() >= 1e-3, "{:?}", path.stages[2]);
         let latency = path.totals.latency.expect("requests were timed");
         let (p50, max) = (latency.p50.expect("timed"), latency.max.expect("timed"));
         assert!(p50 > 0.9e-3 && p50 < 2.0 * max, "{latency:?}");

@@ -18,6 +18,7 @@
 //! | `session`   | a live run except for its graph                                              |
 //! | `blast`     | traffic between agents on several hosts, under remote control                |
 //! | `dataplane` | a router's ports: frames shared with the kernel, its programs, its neighbours   |
+//! | `files`     | files of a known greatest length                                              |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //!
 //! Everything is measured at privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage.
@@ -26,6 +27,7 @@
 //! Only interfaces that this crate creates are ever changed.
 
 pub mod blast;
+mod bpf;
 pub mod calibrate;
 mod channel;
 pub mod clock;
@@ -34,6 +36,7 @@ pub mod cores;
 pub mod counters;
 pub mod dataplane;
 mod error;
+pub mod files;
 mod fit;
 pub mod flood;
 pub mod fuzz;

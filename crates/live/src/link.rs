@@ -84,7 +84,7 @@ pub(crate) fn count(name: &str, count: Count) -> Result<u64> {
     Netlink::route()?.dump(message, &format!("reading the counts of {name}"), |payload| {
         let mine = payload.get(4..8).is_some_and(|bytes| bytes == index.to_ne_bytes());
         let Some(rest) = payload.get(16..).filter(|_| mine) else { return };
-        crate::netlink::attributes(rest, |kind, value| {
+        lastmeter_wire::netlink::attributes(rest, |kind, value| {
             let bytes = value.get(at..at + 8).and_then(|b| b.try_into().ok());
             if let (IFLA_STATS64, Some(bytes)) = (kind, bytes) {
                 found = u64::from_ne_bytes(bytes);

@@ -14,7 +14,7 @@
 use crate::expression::Expression;
 use crate::host::Host;
 use crate::instance::{Fail, Instance};
-use crate::request::{Kind, Policy};
+use crate::request::{Answers, Kind, Policy, Request};
 use lastmeter_base::Time;
 use serde::Deserialize;
 
@@ -45,26 +45,30 @@ impl Setting {
     }
     /// Makes the policy. `read` brings a module's bytes, once they are trusted; `seed` determines what the module's
     /// random numbers are.
-    pub fn policy(
+    ///
+    /// # Errors
+    /// What is wrong with it, with its name.
+    pub fn program(
         &self,
         host: &Host,
         kind: Kind,
         seed: u64,
         now: Time,
         read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
-    ) -> Result<Box<dyn Policy + Send>, String> {
+    ) -> Result<Program, String> {
         let name = self.name();
         let place = |words: String| format!("policy {name:?}: {words}");
         match (&self.module, &self.expression) {
             (Some(module), None) => {
-                Ok(Box::new(self.instance(module, host, kind, seed, now, read).map_err(place)?))
+                let made = self.instance(module, host, kind, seed, now, read);
+                Ok(Program::Module(Box::new(made.map_err(place)?)))
             }
             (None, Some(text)) if text.len() > EXPRESSION_LEN_MAX => {
                 Err(place(format!("longer than {EXPRESSION_LEN_MAX} bytes")))
             }
             (None, Some(text)) => {
                 let expression = Expression::new(name, kind, text);
-                Ok(Box::new(expression.map_err(|wrong| place(wrong.describe(text)))?))
+                Ok(Program::Expression(expression.map_err(|wrong| place(wrong.describe(text)))?))
             }
             _ => Err(place("give either `module` or `expression`".to_owned())),
         }
@@ -91,17 +95,60 @@ impl Setting {
     }
 }
 
+/// A policy that runs.
+pub enum Program {
+    /// A module.
+    Module(Box<Instance>),
+    /// An expression.
+    Expression(Expression),
+}
+
+impl Program {
+    /// What it reports of itself: an expression, its text.
+    pub fn report(&mut self, now: Time) -> String {
+        match self {
+            Program::Module(instance) => instance.report(now).unwrap_or_default(),
+            Program::Expression(expression) => expression.form().to_string(),
+        }
+    }
+    /// How often it failed, and how it failed last.
+    pub fn failures(&self) -> (u64, Option<String>) {
+        match self {
+            Program::Module(instance) => {
+                let last = instance.last_failure().map(ToString::to_string);
+                (instance.counters().failures.values().sum(), last)
+            }
+            Program::Expression(_) => (0, None),
+        }
+    }
+}
+
+impl Policy for Program {
+    fn process(&mut self, now: Time, requests: &[Request<'_>], answers: &mut Answers) {
+        match self {
+            Program::Module(instance) => instance.process(now, requests, answers),
+            Program::Expression(expression) => expression.process(now, requests, answers),
+        }
+    }
+    fn name(&self) -> &str {
+        match self {
+            Program::Module(instance) => instance.name(),
+            Program::Expression(expression) => expression.name(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::host::Limits;
-    use crate::request::{Answers, Body, Request, Verdict, block};
+    use crate::request::{Body, Verdict, block};
 
-    fn policy(text: &str) -> Result<Box<dyn Policy + Send>, String> {
+    fn policy(text: &str) -> Result<Program, String> {
         let setting: Setting = toml::from_str(text).expect("a setting");
         let host = Host::new(Limits { instances: 1, ..Limits::default() }).expect("a host");
         let read = |name: &str| Err(format!("{name}: no such file"));
-        setting.policy(&host, Kind::Block, 1, Time::from_ps(0), &read)
+        setting.program(&host, Kind::Block, 1, Time::from_ps(0), &read)
     }
 
     #[test]

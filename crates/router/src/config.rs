@@ -24,12 +24,13 @@ use lastmeter_lab::document::{
 use lastmeter_lab::experiment::elements;
 use lastmeter_lab::library::Library;
 use lastmeter_live::dataplane::program::PORTS_MAX;
+use lastmeter_plugin::setting::Setting;
 use lastmeter_wire::netlink::masked;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// The most filters, routes and plugins that a file has.
-pub const ENTRIES_MAX: usize = 1 << 20;
+/// The most plugins of a router.
+pub const PLUGINS_MAX: usize = 64;
 
 /// A router as its file describes it.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ pub struct Config {
     /// A file of filters as ClassBench writes them; they permit what they match.
     pub rules: Option<String>,
     /// Plugins by name.
-    pub plugins: BTreeMap<String, Plugin>,
+    pub plugins: BTreeMap<String, Setting>,
 }
 
 /// A port.
@@ -104,19 +105,6 @@ pub enum Action {
     Permit,
     /// Sends through a plugin.
     Plugin(String),
-}
-
-/// A plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plugin {
-    /// Its module's file.
-    pub module: Option<String>,
-    /// Or an expression.
-    pub expression: Option<String>,
-    /// What it is initialised with.
-    pub config: String,
-    /// What happens when it fails.
-    pub fail: String,
 }
 
 const ROUTER: &[Param] = &[
@@ -192,12 +180,22 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
     let (_, values) = decoder.table(&shape, root, "");
     let fpm = values.given::<String>("fpm").and_then(|text| {
         let right = "an address and a port: 127.0.0.1:2620";
-        parsed(decoder, root, "fpm", &text, right)
+        parsed::<SocketAddr>(decoder, root, "fpm", &text, right)
     });
-    let plugins: BTreeMap<String, Plugin> = named(decoder, root, "plugins")
+    // Whoever reaches it decides where packets go.
+    if fpm.is_some_and(|address| !address.ip().is_loopback()) {
+        let fault = Fault::new("FPM has no authentication", "give a loopback address: 127.0.0.1");
+        decoder.report(&place(root, "fpm"), "fpm", fault);
+    }
+    let plugins: BTreeMap<String, Setting> = named(decoder, root, "plugins")
         .into_iter()
         .filter_map(|entry| plugin(decoder, entry).map(|made| (entry.key.clone(), made)))
         .collect();
+    if plugins.len() > PLUGINS_MAX {
+        let found = format!("{} plugins", plugins.len());
+        let fault = Fault::new(found, format!("a router has at most {PLUGINS_MAX}"));
+        decoder.report(&place(root, "plugins"), "plugins", fault);
+    }
     let mut ports: Vec<Port> = named(decoder, root, "ports")
         .into_iter()
         .filter_map(|entry| port(decoder, entry, &plugins))
@@ -262,7 +260,7 @@ fn place(table: &Item, key: &str) -> Mark {
 fn port(
     decoder: &mut Decoder<'_>,
     entry: &Entry,
-    plugins: &BTreeMap<String, Plugin>,
+    plugins: &BTreeMap<String, Setting>,
 ) -> Option<Port> {
     let key = join("ports", &entry.key);
     let shape = Shape { what: "a port", params: PORT, kind: None, besides: &["plugins"] };
@@ -299,7 +297,7 @@ fn unknown_plugin(
     mark: &Mark,
     key: &str,
     name: &str,
-    plugins: &BTreeMap<String, Plugin>,
+    plugins: &BTreeMap<String, Setting>,
 ) {
     let known: Vec<&str> = plugins.keys().map(String::as_str).collect();
     let right = match known.is_empty() {
@@ -337,7 +335,7 @@ fn route(decoder: &mut Decoder<'_>, item: &Item) -> Option<Route> {
 fn filter(
     decoder: &mut Decoder<'_>,
     item: &Item,
-    plugins: &BTreeMap<String, Plugin>,
+    plugins: &BTreeMap<String, Setting>,
 ) -> Option<Filter> {
     let shape = Shape { what: "a filter", params: FILTER, kind: None, besides: &[] };
     let (_, values) = decoder.table(&shape, item, "filters");
@@ -370,17 +368,19 @@ fn filter(
 const FILTER_EXAMPLE: &str = "write match = \"@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\": \
      source, destination, source ports, destination ports, protocol";
 
-fn plugin(decoder: &mut Decoder<'_>, entry: &Entry) -> Option<Plugin> {
+fn plugin(decoder: &mut Decoder<'_>, entry: &Entry) -> Option<Setting> {
     let key = join("plugins", &entry.key);
     let shape = Shape { what: "a plugin", params: PLUGIN, kind: None, besides: &[] };
     let (_, values) = decoder.table(&shape, &entry.item, &key);
-    let (module, expression) = (values.given("module"), values.given("expression"));
-    if Option::<&String>::is_some(&module.as_ref()) == expression.is_some() {
+    let module: Option<String> = values.given("module");
+    let expression: Option<String> = values.given("expression");
+    if module.is_some() == expression.is_some() {
         let fault = Fault::new("a plugin is a module or an expression", "give one of the two");
         decoder.report(&entry.mark, &key, fault);
         return None;
     }
-    Some(Plugin { module, expression, config: values.get("config"), fail: values.get("fail") })
+    let (name, fail) = (Some(entry.key.clone()), Some(values.get("fail")));
+    Some(Setting { name, module, expression, config: values.get("config"), fail })
 }
 
 #[cfg(test)]
@@ -415,6 +415,8 @@ mod tests {
         assert!(told.contains("did you mean `dscp`"), "{told}");
         let told = wrong("[[filters]]\nmatch = 'all'");
         assert!(told.contains("filters.match") && told.contains("source ports"), "{told}");
+        let open = parse(&format!("fpm = '0.0.0.0:2620'\n{TWO}")).expect_err("open to all");
+        assert!(open.contains("no authentication") && open.contains("1:7"), "{open}");
         let told = wrong("[plugins.x]\nconfig = 'a'");
         assert!(told.contains("a module or an expression"), "{told}");
         assert!(parse("").expect_err("no ports").contains("has 0"));

@@ -13,8 +13,9 @@ use crate::port_processor::hop::Next;
 use crate::port_processor::tables::Network;
 use crate::rib::{Rib, Source, To};
 use lastmeter_lab::library::Library;
-use lastmeter_live::dataplane::routing::{Follow, Watch, index_of};
-use lastmeter_wire::netlink::{self, Gateway, Message, Route, masked};
+use lastmeter_live::dataplane::routing::{Follow, Watch, links_and_addresses};
+use lastmeter_live::files;
+use lastmeter_wire::netlink::{self, Address, Gateway, Message, Route, masked};
 use lastmeter_wire::routes::Routes;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -25,8 +26,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Routes that FRR has not told again so long after it connected are stale.
-pub const STALE: Duration = Duration::from_secs(10);
+/// When FRR has told nothing for so long after it connected, routes that it has not told again are stale.
+pub const QUIET: Duration = Duration::from_secs(10);
+/// So long does a control processor that finds packets being forwarded wait for FRR to connect.
+pub const CONNECTS: Duration = Duration::from_secs(120);
+/// The most prefixes that are known.
+pub const PREFIXES_MAX: usize = 8 << 20;
+/// The longest file of routes.
+const TABLE_LEN_MAX: usize = 512 << 20;
 /// How many configurations can be rolled back to.
 const HISTORY_MAX: usize = 100;
 
@@ -45,8 +52,8 @@ struct State {
     /// Networks to which ports are attached.
     attached: Vec<(Network, u16)>,
     boot: Boot,
-    /// When FRR connected, if its old routes are still there.
-    stale_since: Option<Instant>,
+    /// When routes that were not told again go, if there may be any.
+    sweep_at: Option<Instant>,
     fpm_messages: u64,
     started: u32,
 }
@@ -87,31 +94,29 @@ impl Control {
         let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
         let mut rib = Rib::default();
         lap(&mut boot, "configuration");
+        let found = links_and_addresses().map_err(|error| format!("the kernel's links: {error}"));
+        let (links, addresses) = found?;
         let mut ports = HashMap::new();
         for (number, port) in config.ports.iter().enumerate() {
-            let index = index_of(&port.interface);
-            let index = index.map_err(|error| format!("ports.{}: {error}", port.name))?;
-            ports.insert(index, number as u16);
+            let link = links.iter().find(|link| link.name == port.interface);
+            let link = link.ok_or_else(|| {
+                format!("ports.{}: interface {:?} is not there", port.name, port.interface)
+            })?;
+            ports.insert(link.interface, number as u16);
         }
-        let mut attached = Vec::new();
-        let mut watch = Watch::new(Follow { routes: false }).map_err(|error| error.to_string())?;
-        while !watch.is_complete() {
-            let heard = watch.poll(|message| {
-                if let Message::Address(true, address) = message
-                    && let Some(port) = ports.get(&address.interface)
-                {
-                    attached.push(((masked(address.address, address.len), address.len), *port));
-                }
-            });
-            heard.map_err(|error| error.to_string())?;
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let of_port = |address: &Address| {
+            let network = (masked(address.address, address.len), address.len);
+            ports.get(&address.interface).map(|port| (network, *port))
+        };
+        let attached: Vec<(Network, u16)> = addresses.iter().filter_map(of_port).collect();
         lap(&mut boot, "discovery");
         let adopted = Link::open(&run.join("data.sock")).is_ok();
         let link = connect(run, start)?;
         lap(&mut boot, "port processor");
         let mut commands = Vec::new();
-        own_routes(&config, &folder, &attached, &mut rib, &mut commands)?;
+        for (network, to) in own_routes(&config, &folder, &attached)? {
+            rib.set(network, Source::File, Some((to, 0)), &mut commands);
+        }
         lap(&mut boot, "routes");
         let control = Arc::new(Control {
             state: Mutex::new(State {
@@ -122,7 +127,7 @@ impl Control {
                 ports,
                 attached,
                 boot: Boot::new(),
-                stale_since: None,
+                sweep_at: None,
                 fpm_messages: 0,
                 started: u32::from(!adopted),
                 text: text.clone(),
@@ -145,10 +150,11 @@ impl Control {
                 all.push(Command::Finish);
             }
             let link = state.link.as_mut().ok_or("no port processor")?;
-            link.sync(&all)?;
+            link.order(&all)?;
             lap(&mut boot, "tables");
             state.boot = boot;
-            state.stale_since = waits.then(Instant::now);
+            let patience = if state.config.fpm.is_some() { CONNECTS } else { QUIET };
+            state.sweep_at = waits.then(|| Instant::now() + patience);
         }
         let event = if adopted { "adopt" } else { "start" };
         control.audit(event, &json!({ "file": file.display().to_string() }));
@@ -197,7 +203,7 @@ impl Control {
                 {
                     let mut state = control.lock();
                     state.rib.begin(Source::Fpm);
-                    state.stale_since = Some(Instant::now());
+                    state.sweep_at = Some(Instant::now() + QUIET);
                 }
                 let why = control.hear_fpm(stream);
                 control.audit("fpm", &json!(why));
@@ -244,6 +250,10 @@ impl Control {
     fn hear(&self, source: Source, messages: Vec<Message>) -> Result<(), String> {
         let mut state = self.lock();
         let mut commands = Vec::new();
+        // FRR does not say when it has told everything: it has when it says nothing for a while.
+        if source == Source::Fpm && state.sweep_at.is_some() {
+            state.sweep_at = Some(Instant::now() + QUIET);
+        }
         for message in messages {
             let Message::Route(there, route) = message else { continue };
             state.fpm_messages += u64::from(source == Source::Fpm);
@@ -253,6 +263,9 @@ impl Control {
             }
             let network = (route.prefix, route.len);
             let to = there.then(|| to(&state, &route)).flatten();
+            if to.is_some() && state.rib.len() >= PREFIXES_MAX {
+                return Err(format!("more than {PREFIXES_MAX} prefixes"));
+            }
             state.rib.set(network, source, to.map(|to| (to, route.metric)), &mut commands);
         }
         state.tell(&commands);
@@ -303,17 +316,20 @@ impl Control {
         while !self.ended() {
             std::thread::sleep(Duration::from_millis(100));
             let mut state = self.lock();
-            if state.stale_since.is_some_and(|since| since.elapsed() > STALE) {
-                state.stale_since = None;
+            if state.sweep_at.is_some_and(|at| Instant::now() >= at) {
+                state.sweep_at = None;
                 let mut commands = Vec::new();
                 let swept = state.rib.sweep(Source::Fpm, &mut commands);
                 commands.push(Command::Finish);
                 state.tell(&commands);
                 self.audit("sweep", &json!(swept));
             }
-            let lost = match &mut state.link {
-                Some(link) => link.sync(&[]).is_err(),
-                None => true,
+            let lost = match state.link.as_mut().map(|link| link.sync(&[])) {
+                Some(Ok(wrong)) => {
+                    wrong.iter().for_each(|why| self.audit("refused", &json!(why)));
+                    false
+                }
+                Some(Err(_)) | None => true,
             };
             if lost && !self.ended() {
                 self.audit("port processor", &json!("ended; starting another"));
@@ -360,14 +376,15 @@ impl Control {
             return Ok(json!({ "reloaded": self.file.display().to_string() }));
         }
         if let Some(steps) = question["rollback"].as_u64() {
-            let text = {
+            let (at, text) = {
                 let state = self.lock();
                 let at = state.history.len().checked_sub(steps.max(1) as usize);
                 let at =
                     at.ok_or(format!("only {} changes can be taken back", state.history.len()))?;
-                state.history[at].clone()
+                (at, state.history[at].clone())
             };
             self.configure(text)?;
+            self.lock().history.truncate(at);
             self.audit("rollback", &json!(steps));
             return Ok(json!({ "rolled-back": steps }));
         }
@@ -402,14 +419,17 @@ impl Control {
     fn configure(&self, text: String) -> Result<(), String> {
         let config = parse(Path::new("router.toml"), &text, &*self.library)?;
         let mut state = self.lock();
-        let mut commands = Vec::new();
-        let State { rib, attached, .. } = &mut *state;
-        rib.begin(Source::File);
-        own_routes(&config, &self.folder, attached, rib, &mut commands)?;
-        rib.sweep(Source::File, &mut commands);
-        commands.insert(0, Command::Configure(text.clone()));
+        let routes = own_routes(&config, &self.folder, &state.attached)?;
         let link = state.link.as_mut().ok_or("the port processor is being started")?;
-        link.sync(&commands)?;
+        link.order(&[Command::Configure(text.clone())])?;
+        let mut commands = Vec::new();
+        state.rib.begin(Source::File);
+        for (network, to) in routes {
+            state.rib.set(network, Source::File, Some((to, 0)), &mut commands);
+        }
+        state.rib.sweep(Source::File, &mut commands);
+        let link = state.link.as_mut().ok_or("the port processor is being started")?;
+        link.order(&commands)?;
         let old = std::mem::replace(&mut state.text, text);
         state.history.push(old);
         if state.history.len() > HISTORY_MAX {
@@ -501,41 +521,35 @@ fn own_routes(
     config: &Config,
     folder: &Path,
     attached: &[(Network, u16)],
-    rib: &mut Rib,
-    commands: &mut Vec<Command>,
-) -> Result<(), String> {
+) -> Result<Vec<(Network, To)>, String> {
     let reach = |via: IpAddr| {
         let port = port_of(attached, via);
         port.map(|port| Next { port, address: Some(via) })
             .ok_or(format!("{via} is on no network to which a port is attached"))
     };
+    let mut all = Vec::new();
     for route in &config.routes {
         let to = match route.via {
             Some(via) => To::Next(vec![reach(via).map_err(|why| format!("routes.via: {why}"))?]),
             None => To::Blackhole,
         };
-        rib.set((route.prefix, route.len), Source::File, Some((to, 0)), commands);
+        all.push(((route.prefix, route.len), to));
     }
     if let Some(file) = &config.table {
-        let path = folder.join(file);
-        let place = |why: String| format!("{}: {why}", path.display());
-        let bytes = std::fs::read(&path).map_err(|error| place(error.to_string()))?;
+        let place = |why: String| format!("{file}: {why}");
+        let bytes = files::read(&folder.join(file), TABLE_LEN_MAX)?;
         let routes = Routes::parse(&bytes).map_err(|error| place(error.to_string()))?;
-        let mut known: HashMap<u32, To> = HashMap::new();
+        if routes.next_hops.is_empty() && !routes.routes.is_empty() {
+            return Err(place("next hops must be addresses of routers: 10.2.0.9".to_owned()));
+        }
+        let hops = routes.next_hops.iter().map(|via| Ok(To::Next(vec![reach(*via)?])));
+        let hops: Vec<To> = hops.collect::<Result<_, String>>().map_err(place)?;
         for route in &routes.routes {
-            let number = route.next_hop;
-            if let std::collections::hash_map::Entry::Vacant(free) = known.entry(number) {
-                let address = routes.next_hops.get(number as usize - 1);
-                let address = address.ok_or_else(|| {
-                    place("next hops must be addresses of routers: 10.2.0.9".to_owned())
-                })?;
-                free.insert(To::Next(vec![reach(*address).map_err(place)?]));
-            }
             let network = (route.prefix.address(), route.prefix.len());
-            rib.set(network, Source::File, Some((known[&number].clone(), 0)), commands);
+            all.push((network, hops[route.next_hop as usize - 1].clone()));
         }
     }
-    Ok(())
+    Ok(all)
 }
 
 fn parse(file: &Path, text: &str, library: &dyn Library) -> Result<Config, String> {

@@ -28,21 +28,28 @@ impl Link {
         commands.iter().try_for_each(|command| message::write(&mut self.writer, command))?;
         self.writer.flush()
     }
-    /// Sends, and waits until all is in effect; what went wrong.
-    pub(crate) fn sync(&mut self, commands: &[Command]) -> Result<(), String> {
-        self.send(commands).map_err(|error| error.to_string())?;
-        self.send(&[Command::Sync]).map_err(|error| error.to_string())?;
+    /// Sends, and waits until all is in effect; what the port processor could not do, of this and of what was sent before.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub(crate) fn sync(&mut self, commands: &[Command]) -> std::io::Result<Vec<String>> {
+        self.send(commands)?;
+        self.send(&[Command::Sync])?;
         let mut wrong = Vec::new();
         loop {
-            match message::read::<Report>(&mut self.reader) {
-                Ok(Some(Report::Done)) if wrong.is_empty() => return Ok(()),
-                Ok(Some(Report::Done)) => return Err(wrong.join("\n")),
-                Ok(Some(Report::Wrong(why))) => wrong.push(why),
-                Ok(Some(Report::Shown(_))) => {}
-                Ok(None) => return Err("the port processor has ended".to_owned()),
-                Err(error) => return Err(error.to_string()),
+            match message::read::<Report>(&mut self.reader)? {
+                Some(Report::Done) => return Ok(wrong),
+                Some(Report::Wrong(why)) => wrong.push(why),
+                Some(Report::Shown(_)) => {}
+                None => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             }
         }
+    }
+    /// As [`Link::sync`]; what could not be done is an error, too.
+    pub(crate) fn order(&mut self, commands: &[Command]) -> Result<(), String> {
+        let gone = |error: std::io::Error| format!("the port processor is gone: {error}");
+        let wrong = self.sync(commands).map_err(gone)?;
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
     }
     /// Asks for a part of its state.
     pub(crate) fn show(&mut self, what: &str) -> Result<serde_json::Value, String> {
@@ -63,7 +70,9 @@ impl Link {
 /// Finds the port processor, or starts one, in a session of its own so that it outlives us.
 pub(crate) fn connect(run: &Path, start: &Start) -> Result<Link, String> {
     let socket = run.join("data.sock");
-    if let Ok(link) = Link::open(&socket) {
+    // One that is being killed may still be reached, and no longer answers.
+    let found = Link::open(&socket).and_then(|mut link| link.sync(&[]).map(|_| link));
+    if let Ok(link) = found {
         return Ok(link);
     }
     let log = run.join("port-processor.log");

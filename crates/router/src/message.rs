@@ -34,22 +34,8 @@ pub enum Command {
         /// Where to.
         hop: u32,
     },
-    /// A port's shaper, in bits a second; 0 is the interface's own rate.
-    Rate {
-        /// The port.
-        port: u16,
-        /// Bits a second.
-        rate: u64,
-    },
     /// The file has changed: filters, plugins and queues are set anew from this text.
     Configure(String),
-    /// A plugin's named method: its configuration.
-    Plugin {
-        /// Its name.
-        name: String,
-        /// What it is told.
-        config: String,
-    },
     /// All before has been done; answered with [`Report::Done`].
     Sync,
     /// Asks for the state.

@@ -187,8 +187,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
 }
 
-/// Walks attributes; ends at one whose length is impossible.
-fn attributes<'a>(mut bytes: &'a [u8], mut tell: impl FnMut(u16, &'a [u8])) {
+/// Hands the type and value of each attribute in `bytes` to `tell`; ends at one whose length is impossible.
+pub fn attributes<'a>(mut bytes: &'a [u8], mut tell: impl FnMut(u16, &'a [u8])) {
     while bytes.len() >= 4 {
         let (len, kind) = (usize::from(half(bytes, 0)), half(bytes, 2));
         if len < 4 || len > bytes.len() {
@@ -430,6 +430,13 @@ mod tests {
         let numbers: Vec<u32> = route.gateways.iter().map(|gateway| gateway.interface).collect();
         assert_eq!(numbers, [1, 2, 3]);
         assert_eq!(route.gateways[2].address, "10.0.0.3".parse().ok());
+    }
+
+    #[test]
+    fn an_attribute_that_claims_too_much_ends_the_walk() {
+        let mut count = 0;
+        attributes(&[200, 0, 1, 0, 0, 0], |_, _| count += 1);
+        assert_eq!(count, 0);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //! servers with the same client.
 
 use super::client::{self, Load};
+use crate::measured::{Folder, line};
 use crate::{Complaint, Report};
 use lastmeter_device::disk::server::{Config, Server};
 use lastmeter_plugin::setting::Setting;
-use serde_json::json;
 use std::fmt::Write;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -168,14 +168,13 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     };
     let base =
         if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
-    let folder = base.join(format!("lastmeter-disk-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let _remove = Remove(folder.clone());
+    let folder = Folder::new(&base, "disk")?;
+    let folder = folder.path();
     let wants = |name: &str| bench.name.as_ref().is_none_or(|part| name.contains(part.as_str()));
-    let own = start("lastmeter", &folder)?.ok_or("lastmeterd cannot be started")?;
+    let own = start("lastmeter", folder)?.ok_or("lastmeterd cannot be started")?;
     let mut peers = Vec::new();
     for name in ["nbdkit", "qemu-nbd"] {
-        peers.extend(start(name, &folder)?);
+        peers.extend(start(name, folder)?);
     }
     let (mut text, mut json) = (String::new(), Vec::new());
     let _ = writeln!(text, "{:24} {:>14} {:>24}", "benchmark", "I/Os per CPU s", "beside the best");
@@ -210,7 +209,7 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         }
     }
     if let Some((load, without)) = kept.filter(|_| wants("disk/policy")) {
-        let policy = start("policy", &folder)?.ok_or("lastmeterd cannot be started")?;
+        let policy = start("policy", folder)?.ok_or("lastmeterd cannot be started")?;
         let (with, _) = measure(&policy, load, &bench)?;
         let share = with / without;
         let _ = writeln!(text, "{:24} {share:>14.3} {:>24}", "disk/policy", "of the rate without");
@@ -223,33 +222,4 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         ));
     }
     Ok(Report { text, json, good: true })
-}
-
-fn line(
-    name: &str,
-    value: f64,
-    unit: &str,
-    peer: Option<(&str, f64)>,
-    note: &str,
-) -> serde_json::Value {
-    json!({
-        "bench": name,
-        "value": value,
-        "unit": unit,
-        "higher_is_better": true,
-        "peer": peer.map(|(peer, _)| peer),
-        "peer_value": peer.map(|(_, other)| other),
-        "ratio": peer.map(|(_, other)| value / other),
-        "hash": null,
-        "note": note,
-    })
-}
-
-/// A folder that goes at the end.
-struct Remove(PathBuf);
-
-impl Drop for Remove {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -61,15 +61,7 @@ fn kind(name: &str) -> Result<Kind, String> {
 
 /// Reads a file of at most so many bytes.
 fn read(path: &Path, most: usize) -> Result<Vec<u8>, Complaint> {
-    use std::io::Read;
-    let place = |error| Complaint(format!("{}: {error}", path.display()));
-    let file = std::fs::File::open(path).map_err(place)?;
-    let mut bytes = Vec::new();
-    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(place)?;
-    if bytes.len() > most {
-        return Err(Complaint(format!("{}: more than {most} bytes", path.display())));
-    }
-    Ok(bytes)
+    Ok(lastmeter_live::files::read(path, most)?)
 }
 
 fn read_text(path: &Path, most: usize) -> Result<String, Complaint> {

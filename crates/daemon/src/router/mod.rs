@@ -14,6 +14,7 @@ use lastmeter_router::config::Config;
 use lastmeter_router::control::Control;
 use lastmeter_router::port_processor::housekeeper;
 use serde_json::{Value, json};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -176,8 +177,9 @@ fn read(path: &Path) -> Result<Config, Complaint> {
 fn start(arguments: &Run) -> Result<Report, Complaint> {
     let file = &arguments.file;
     let run = file.run();
-    std::fs::create_dir_all(&run)
-        .map_err(|error| Complaint(format!("{}: {error}", run.display())))?;
+    // Whoever reaches its sockets decides where packets go.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&run);
+    made.map_err(|error| Complaint(format!("{}: {error}", run.display())))?;
     let program = std::env::current_exe()?;
     let (path, folder) = (std::fs::canonicalize(&file.file), run.clone());
     let path = path.map_err(|error| Complaint(format!("{}: {error}", file.file.display())))?;

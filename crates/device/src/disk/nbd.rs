@@ -27,6 +27,8 @@ use std::time::Instant;
 
 /// The longest request.
 pub const REQUEST_MAX: u32 = 32 << 20;
+/// Bytes of data that a session keeps room for.
+const KEPT_MAX: usize = 1 << 20;
 /// Options of a session, at most.
 const OPTIONS_MAX: usize = 64;
 /// Extents of a reply, at most.
@@ -274,6 +276,10 @@ impl<'a> Session<'a> {
             }
             if has_data && buffer.len() < length {
                 buffer.resize(length, 0);
+            } else if buffer.len() > KEPT_MAX && length <= KEPT_MAX {
+                // Room for one long request is not kept.
+                buffer.truncate(KEPT_MAX);
+                buffer.shrink_to_fit();
             }
             if request.command == Command::WRITE {
                 reader.read_exact(&mut buffer[..length])?;

@@ -21,7 +21,7 @@
 
 use super::medium::Medium;
 use super::nbd::{self, Disk, End, STAGES};
-use crate::access::{ANYONE, Access, Client, Table};
+use crate::access::{Access, Client, Table};
 use crate::account::Account;
 use lastmeter_base::{Bytes, Quantity};
 use lastmeter_plugin::Kind;
@@ -29,17 +29,17 @@ use lastmeter_plugin::host::Host;
 use lastmeter_plugin::setting::Setting;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::io::{BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Clients at once.
-pub const CLIENTS_MAX: usize = 4096;
-/// A client has so long for its options.
+pub const CLIENTS_MAX: usize = 1024;
+/// A client has so long for all of its options.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 /// One request in so many is timed.
 const SAMPLE: u64 = 16;
@@ -159,9 +159,9 @@ impl Server {
         let tell = Arc::new(tell);
         let mut address = None;
         if let Some(wanted) = config.listen {
-            let open = disk.access.client(ANYONE).is_some();
-            if open && !wanted.ip().is_loopback() {
-                tell("anyone who reaches this address may use the disk");
+            if !wanted.ip().is_loopback() && config.clients.is_empty() {
+                let right = "or [clients.anyone] to let anybody use the disk";
+                return Err(format!("listen: {wanted}: add [clients.NAME] with a token, {right}"));
             }
             let place = |error| format!("listen: {wanted}: {error}");
             let listener = TcpListener::bind(wanted).map_err(place)?;
@@ -170,14 +170,8 @@ impl Server {
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
                     let _ = stream.set_nodelay(true);
-                    let _ = stream.set_read_timeout(Some(PATIENCE));
-                    let _ = stream.set_write_timeout(Some(PATIENCE));
                     let Ok(writer) = stream.try_clone() else { continue };
-                    let patient = stream.try_clone();
-                    let ready = move || {
-                        let _ = patient.map(|stream: TcpStream| stream.set_read_timeout(None));
-                    };
-                    begin(&disk, &clients, &tell, (stream, writer), ready);
+                    begin(&disk, &clients, &tell, stream, writer);
                 }
             });
         }
@@ -191,14 +185,8 @@ impl Server {
             let (disk, clients, tell) = (disk.clone(), clients.clone(), tell.clone());
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    let _ = stream.set_read_timeout(Some(PATIENCE));
-                    let _ = stream.set_write_timeout(Some(PATIENCE));
                     let Ok(writer) = stream.try_clone() else { continue };
-                    let patient = stream.try_clone();
-                    let ready = move || {
-                        let _ = patient.map(|stream: UnixStream| stream.set_read_timeout(None));
-                    };
-                    begin(&disk, &clients, &tell, (stream, writer), ready);
+                    begin(&disk, &clients, &tell, stream, writer);
                 }
             });
         }
@@ -214,13 +202,56 @@ impl Drop for Server {
     }
 }
 
+/// A connection that can give up.
+trait Stream: Read + Write + Send + 'static {
+    /// Reads and writes end with an error after so long; never, if absent.
+    fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(after)?;
+        self.set_write_timeout(after)
+    }
+}
+
+impl Stream for UnixStream {
+    fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(after)?;
+        self.set_write_timeout(after)
+    }
+}
+
+/// The reading half of a connection whose client has until an instant to choose its disk, however it spreads its bytes.
+struct Patient<S> {
+    stream: S,
+    until: Option<Instant>,
+    chosen: Arc<AtomicBool>,
+}
+
+impl<S: Stream> Read for Patient<S> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            let chosen = self.chosen.load(Ordering::Relaxed);
+            match (chosen, left.is_zero()) {
+                (true, _) => self.until = None,
+                (false, true) => return Err(io::ErrorKind::TimedOut.into()),
+                (false, false) => {}
+            }
+            self.stream.set_timeouts((!chosen).then_some(left))?;
+        }
+        self.stream.read(bytes)
+    }
+}
+
 /// A thread for a client, unless there are too many.
-fn begin<S: std::io::Read + std::io::Write + Send + 'static>(
+fn begin<S: Stream>(
     disk: &Arc<Disk>,
     clients: &Arc<AtomicUsize>,
     tell: &Arc<impl Fn(&str) + Send + Sync + 'static>,
-    (reader, writer): (S, S),
-    ready: impl FnOnce() + Send + 'static,
+    stream: S,
+    writer: S,
 ) {
     if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
         clients.fetch_sub(1, Ordering::Relaxed);
@@ -228,8 +259,12 @@ fn begin<S: std::io::Read + std::io::Write + Send + 'static>(
     }
     let (disk, counted, tell) = (disk.clone(), clients.clone(), tell.clone());
     let session = move || {
+        let chosen = Arc::<AtomicBool>::default();
+        let until = Some(Instant::now() + PATIENCE);
+        let reader = Patient { stream, until, chosen: chosen.clone() };
         let mut reader = BufReader::with_capacity(BUFFER, reader);
         let mut writer = BufWriter::with_capacity(BUFFER, writer);
+        let ready = || chosen.store(true, Ordering::Relaxed);
         if let End::Wrong(why) = nbd::serve(&disk, &mut reader, &mut writer, ready) {
             tell(&why);
         }
@@ -237,5 +272,45 @@ fn begin<S: std::io::Read + std::io::Write + Send + 'static>(
     };
     if std::thread::Builder::new().stack_size(STACK).spawn(session).is_err() {
         clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that sends a byte now and then is given up when its time is over, not when it pauses.
+    #[test]
+    fn a_client_that_dawdles_is_given_up() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let (chosen, now) = (Arc::<AtomicBool>::default(), Instant::now());
+        let until = Some(now + Duration::from_millis(100));
+        let mut patient = Patient { stream: ours, until, chosen: chosen.clone() };
+        let dawdler = std::thread::spawn(move || {
+            while theirs.write_all(&[0]).is_ok() && now.elapsed() < Duration::from_secs(5) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut byte = [0];
+        while patient.read(&mut byte).is_ok() {
+            assert!(now.elapsed() < Duration::from_secs(2), "it is never given up");
+        }
+        assert!(now.elapsed() >= Duration::from_millis(100));
+        // Once it has chosen, it may pause as long as it likes.
+        chosen.store(true, Ordering::Relaxed);
+        assert!(patient.read(&mut byte).is_ok() && patient.until.is_none());
+        drop(patient);
+        dawdler.join().expect("ended");
+    }
+
+    #[test]
+    fn a_disk_without_clients_is_not_offered_to_the_network() {
+        use lastmeter_plugin::host::Limits;
+        let text = "memory = true\nsize = '4 KiB'\nlisten = '0.0.0.0:0'";
+        let config = Config::parse(text).expect("sound");
+        let host = Host::new(Limits { instances: 1, ..Limits::default() }).expect("a host");
+        let disk = config.disk(Path::new("."), Arc::new(host)).expect("a disk");
+        let wrong = Server::start(&config, Path::new("."), disk, |_| ()).err().expect("refused");
+        assert!(wrong.contains("clients.NAME"), "{wrong}");
     }
 }

@@ -12,28 +12,16 @@
 //! `Documentation/networking/af_xdp.rst`.
 
 use super::program::{Attached, Shared};
-use crate::port::memory::{Memory, bind_xdp_shared};
-use crate::sys::{set_words, socket, words};
+use crate::port::memory::{Memory, bind_xdp};
+use crate::port::ring::{
+    self, AF_XDP, CHUNK, COPY, ENTRIES, HEADROOM, Rings, SHARED, SOL_XDP, rings, set_frames,
+};
+use crate::sys::{set_words, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-const SOL_XDP: i32 = 283;
-const AF_XDP: i32 = 44;
-const MMAP_OFFSETS: i32 = 1;
-const RX_RING: i32 = 2;
-const TX_RING: i32 = 3;
-const UMEM_REG: i32 = 4;
-const FILL_RING: i32 = 5;
-const COMPLETION_RING: i32 = 6;
-const STATISTICS: i32 = 7;
-const TX_BUDGET: i32 = 9;
-
-/// Room for a frame, with the bytes before it that the kernel reserves for programs.
-pub const CHUNK: usize = 2048;
 /// The longest frame.
-pub const FRAME_MAX: usize = CHUNK - 256;
-/// Entries of each ring.
-const ENTRIES: usize = 2048;
+pub const FRAME_MAX: usize = CHUNK - HEADROOM;
 
 /// A frame that is ours: where it is, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +72,7 @@ impl Frames {
         }
         let chunk = self.free.pop()?;
         // Room before it, as an arriving frame has.
-        let frame = Frame { at: chunk + 256, len: bytes.len() as u16 };
+        let frame = Frame { at: chunk + HEADROOM as u32, len: bytes.len() as u16 };
         self.bytes_mut(frame).copy_from_slice(bytes);
         Some(frame)
     }
@@ -96,33 +84,6 @@ impl Frames {
     /// How many are free.
     pub fn free_count(&self) -> usize {
         self.free.len()
-    }
-}
-
-#[derive(Debug)]
-struct Ring {
-    memory: Memory,
-    producer: usize,
-    consumer: usize,
-    entries: usize,
-    mine: u32,
-    /// What the other side had done when it was last asked.
-    theirs: u32,
-}
-
-impl Ring {
-    #[inline]
-    fn entry(&self, number: u32, size: usize) -> usize {
-        self.entries + (number as usize % ENTRIES) * size
-    }
-    #[inline]
-    fn double(&self, at: usize) -> u64 {
-        u64::from_ne_bytes(self.memory.bytes(at, 8).try_into().unwrap_or_default())
-    }
-    /// How many entries we may still put in.
-    fn room(&mut self) -> usize {
-        self.theirs = self.memory.acquire(self.consumer);
-        ENTRIES - self.mine.wrapping_sub(self.theirs) as usize
     }
 }
 
@@ -138,10 +99,7 @@ pub struct Lost {
 /// An interface of a port processor.
 #[derive(Debug)]
 pub struct Socket {
-    fill: Ring,
-    receive: Ring,
-    send: Ring,
-    completion: Ring,
+    rings: Rings,
     /// Frames that the kernel has to send.
     sending: usize,
     /// Frames that the kernel has to receive into.
@@ -152,54 +110,32 @@ pub struct Socket {
     fd: OwnedFd,
 }
 
-/// Opens the sockets of interfaces `indices` of this namespace, all with the same memory, which get `wanted` frames
-/// each to receive into.
+/// Opens the sockets of interfaces of this namespace, given by their numbers and Ethernet addresses, all with the same
+/// memory. Each gets `wanted` frames to receive into.
 ///
 /// # Errors
 /// When the kernel refuses.
 pub fn open(
     frames: &mut Frames,
     shared: &Shared,
-    indices: &[u32],
+    interfaces: &[(u32, [u8; 6])],
     wanted: usize,
 ) -> io::Result<Vec<Socket>> {
+    const SEND_BUDGET: i32 = 9;
     let mut sockets: Vec<Socket> = Vec::new();
-    for index in indices {
+    for (index, mac) in interfaces {
         let fd = socket(AF_XDP, libc::SOCK_RAW, 0)?;
-        let halves = |value: u64| [value as u32, (value >> 32) as u32];
         if sockets.is_empty() {
-            let memory = &frames.memory;
-            let ([a, b], [c, d]) = (halves(memory.address()), halves(memory.len() as u64));
-            set_words(fd.as_fd(), SOL_XDP, UMEM_REG, &[a, b, c, d, CHUNK as u32, 0, 0, 0])?;
+            set_frames(fd.as_fd(), &frames.memory)?;
         }
-        for ring in [FILL_RING, COMPLETION_RING, RX_RING, TX_RING] {
-            set_words(fd.as_fd(), SOL_XDP, ring, &[ENTRIES as u32])?;
-        }
+        let rings = rings(fd.as_fd())?;
         // A kernel without this option sends 32 at a time.
-        let _ = set_words(fd.as_fd(), SOL_XDP, TX_BUDGET, &[256]);
-        let (offsets, _) = words::<32>(fd.as_fd(), SOL_XDP, MMAP_OFFSETS)?;
-        let ring = |place: usize, offset: u64, size: usize| -> io::Result<Ring> {
-            let at = |word: usize| offsets[place * 8 + word * 2] as usize;
-            let memory = Memory::of_socket(fd.as_fd(), at(2) + ENTRIES * size, offset)?;
-            let (producer, consumer, entries) = (at(0), at(1), at(2));
-            Ok(Ring { memory, producer, consumer, entries, mine: 0, theirs: 0 })
-        };
-        let (receive, send) = (ring(0, 0, 16)?, ring(1, 0x8000_0000, 16)?);
-        let (fill, completion) = (ring(2, 0x1_0000_0000, 8)?, ring(3, 0x1_8000_0000, 8)?);
-        bind_xdp_shared(fd.as_fd(), *index, sockets.first().map(|first| first.fd.as_fd()))?;
-        let program = shared.attach(*index, fd.as_fd())?;
-        let (sending, filled) = (0, 0);
-        let mut made = Socket {
-            fill,
-            receive,
-            send,
-            completion,
-            sending,
-            filled,
-            wanted: wanted.min(ENTRIES),
-            _program: program,
-            fd,
-        };
+        let _ = set_words(fd.as_fd(), SOL_XDP, SEND_BUDGET, &[256]);
+        let other = sockets.first().map(|first| first.fd.as_fd());
+        bind_xdp(fd.as_fd(), *index, if other.is_some() { SHARED } else { COPY }, other)?;
+        let program = shared.attach(*index, *mac, fd.as_fd())?;
+        let wanted = wanted.min(ENTRIES);
+        let mut made = Socket { rings, sending: 0, filled: 0, wanted, _program: program, fd };
         made.refill(frames);
         sockets.push(made);
     }
@@ -214,20 +150,13 @@ impl Socket {
     /// Takes at most `most` frames that have arrived.
     #[inline]
     pub fn receive(&mut self, most: usize, frames: &mut Frames, out: &mut Vec<Frame>) -> usize {
-        let ring = &mut self.receive;
-        if ring.theirs == ring.mine {
-            ring.theirs = ring.memory.acquire(ring.producer);
-        }
-        let there = ring.theirs.wrapping_sub(ring.mine) as usize;
-        let taken = there.min(most);
+        let taken = self.rings.receive.there().min(most);
         for _ in 0..taken {
-            let at = ring.entry(ring.mine, 16);
-            let len = (ring.double(at + 8) as u32).min(FRAME_MAX as u32);
-            out.push(Frame { at: ring.double(at) as u32, len: len as u16 });
-            ring.mine = ring.mine.wrapping_add(1);
+            let (at, len) = self.rings.receive.take();
+            out.push(Frame { at: at as u32, len: len.min(FRAME_MAX as u32) as u16 });
         }
         if taken > 0 {
-            ring.memory.release(ring.consumer, ring.mine);
+            self.rings.receive.taken();
             self.filled -= taken;
         }
         if self.filled + 64 <= self.wanted || (taken == 0 && self.filled < self.wanted) {
@@ -237,39 +166,33 @@ impl Socket {
     }
     /// Gives the kernel free frames to receive into, as many as it should have.
     fn refill(&mut self, frames: &mut Frames) {
-        let ring = &mut self.fill;
-        let more = (self.wanted - self.filled).min(frames.free.len()).min(ring.room());
+        let fill = &mut self.rings.fill;
+        let more = (self.wanted - self.filled).min(frames.free.len()).min(fill.room());
         for chunk in frames.free.drain(frames.free.len() - more..) {
-            let at = ring.entry(ring.mine, 8);
-            ring.memory.write(at, &u64::from(chunk).to_ne_bytes());
-            ring.mine = ring.mine.wrapping_add(1);
+            fill.put(chunk.into(), 0);
         }
         if more > 0 {
-            ring.memory.release(ring.producer, ring.mine);
+            fill.given();
             self.filled += more;
         }
     }
     /// Takes back frames that have departed.
     #[inline]
     pub fn reclaim(&mut self, frames: &mut Frames) {
-        let ring = &mut self.completion;
-        let there = ring.memory.acquire(ring.producer);
-        let mut back = 0;
-        while ring.mine != there {
-            let at = ring.entry(ring.mine, 8);
-            frames.free.push(ring.double(at) as u32 / CHUNK as u32 * CHUNK as u32);
-            ring.mine = ring.mine.wrapping_add(1);
-            back += 1;
+        let completion = &mut self.rings.completion;
+        let back = completion.there();
+        for _ in 0..back {
+            frames.free.push(completion.take().0 as u32 / CHUNK as u32 * CHUNK as u32);
         }
         if back > 0 {
-            ring.memory.release(ring.consumer, ring.mine);
+            completion.taken();
             self.sending -= back;
         }
     }
     /// How many frames can be handed to the kernel now.
     pub fn room(&mut self) -> usize {
         // The completion ring has as many entries: it must not overflow.
-        self.send.room().min(ENTRIES - self.sending)
+        self.rings.send.room().min(ENTRIES - self.sending)
     }
     /// How many frames the kernel has and has not sent.
     pub fn waiting(&self) -> usize {
@@ -278,11 +201,7 @@ impl Socket {
     /// Hands a frame to the kernel; there must be [`Socket::room`].
     #[inline]
     pub fn put(&mut self, frame: Frame) {
-        let ring = &mut self.send;
-        let at = ring.entry(ring.mine, 16);
-        ring.memory.write(at, &u64::from(frame.at).to_ne_bytes());
-        ring.memory.write(at + 8, &u64::from(frame.len).to_ne_bytes());
-        ring.mine = ring.mine.wrapping_add(1);
+        self.rings.send.put(frame.at.into(), frame.len.into());
         self.sending += 1;
     }
     /// Tells the kernel to send what was put. Whether the interface is there and up.
@@ -290,7 +209,7 @@ impl Socket {
     /// # Errors
     /// When the socket itself fails.
     pub fn flush(&mut self) -> io::Result<bool> {
-        self.send.memory.release(self.send.producer, self.send.mine);
+        self.rings.send.given();
         let flags = rustix::net::SendFlags::DONTWAIT;
         match rustix::net::send(&self.fd, &[], flags) {
             Ok(_) => Ok(true),
@@ -303,10 +222,7 @@ impl Socket {
     }
     /// Frames lost on the way to us or refused, since it was opened.
     pub fn lost(&self) -> Lost {
-        let Ok((found, _)) = words::<12>(self.fd.as_fd(), SOL_XDP, STATISTICS) else {
-            return Lost::default();
-        };
-        let count = |at: usize| u64::from(found[at * 2]) | u64::from(found[at * 2 + 1]) << 32;
-        Lost { overrun: count(0) + count(3) + count(4), invalid: count(1) + count(2) }
+        let (overrun, invalid) = ring::lost(self.fd.as_fd());
+        Lost { overrun, invalid }
     }
 }

@@ -5,9 +5,7 @@
 //! interface --> program --> kernel (ARP, addresses of ours) | the other port (known flows) | frames --> port processor
 //! ```
 
-mod assemble;
 pub mod frames;
-mod map;
 pub mod program;
 pub mod routing;
 

@@ -2,7 +2,7 @@
 //! to the port processor.
 //!
 //! ```text
-//! frame --> ARP, multicast, link-local, an address of ours -----------------------> kernel
+//! frame --> to another host, ARP, multicast, link-local, an address of ours --------> kernel
 //!       --> exact flow known, packet without fault --> TTL, checksum, addresses --> the other port
 //!       --> any other IPv4 or IPv6 packet ----------------------------------------> AF_XDP socket
 //! ```
@@ -11,8 +11,7 @@
 //! next link) is never taken by the fast path, so that the port processor sees and counts it: the verdicts are the
 //! same with and without. Flows are entered by the port processor, with what it found out about their first packet.
 
-use super::assemble::{If, Label, Program, Size};
-use super::map::{Kind, Map};
+use crate::bpf::{self, Hook, If, Kind, Label, Map, PASS, Program, Size, to_socket};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -30,11 +29,9 @@ const REDIRECT: i32 = 23;
 const REDIRECT_MAP: i32 = 51;
 const ABORTED: i32 = 0;
 const DROP: i32 = 1;
-const PASS: i32 = 2;
 /// The context's fields.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
-const QUEUE: i16 = 16;
 const CONTEXT: u8 = 6;
 const PACKET: u8 = 7;
 const END: u8 = 8;
@@ -158,26 +155,39 @@ impl Shared {
             self.flows.remove(&key);
         }
     }
-    /// Attaches the program to interface `index` of this namespace, with `socket` for what the port processor does, for
+    /// Attaches the program to interface `index` of this namespace, whose address is `mac`, with `socket` for what the port processor does, for
     /// the lifetime of what it returns.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(super) fn attach(&self, index: u32, socket: BorrowedFd<'_>) -> io::Result<Attached> {
-        let sockets = Map::<4, 4>::new(Kind::Sockets, 64)?;
-        sockets.insert(&0u32.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())?;
-        let program = self.program(&sockets).load_xdp()?;
-        let link = attach(index, program.as_fd())?;
+    pub(super) fn attach(
+        &self,
+        index: u32,
+        mac: [u8; 6],
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<Attached> {
+        let sockets = bpf::sockets(socket)?;
+        let program = self.program(&sockets, mac).load_xdp()?;
+        let at = |hook| bpf::attach(index, program.as_fd(), hook);
+        let link = at(Hook::Driver).or_else(|_| at(Hook::Stack))?;
         Ok(Attached { _link: link, _program: program, _sockets: sockets })
     }
 
-    fn program(&self, sockets: &Map<4, 4>) -> Program {
+    fn program(&self, sockets: &Map<4, 4>, mac: [u8; 6]) -> Program {
         let mut p = Program::default();
         let (socket, kernel, v6) = (p.label(), p.label(), p.label());
         p.copy(CONTEXT, 1);
         p.load(Size::Word, PACKET, CONTEXT, DATA);
         p.load(Size::Word, END, CONTEXT, DATA_END);
         reach(&mut p, 34, socket);
+        // Frames to other hosts and to all of them are not for a router to forward (RFC 1812 §5.3.4).
+        let [a, b, c, d, e, f] = mac;
+        p.load(Size::Half, 3, PACKET, 4);
+        p.go_if(3, If::NotEqual, i32::from(u16::from_ne_bytes([e, f])), kernel);
+        p.load(Size::Half, 3, PACKET, 2);
+        p.go_if(3, If::NotEqual, i32::from(u16::from_ne_bytes([c, d])), kernel);
+        p.load(Size::Half, 3, PACKET, 0);
+        p.go_if(3, If::NotEqual, i32::from(u16::from_ne_bytes([a, b])), kernel);
         p.load(Size::Half, 3, PACKET, 12);
         p.go_if(3, If::Equal, i32::from(0x86ddu16.to_be()), v6);
         p.go_if(3, If::NotEqual, i32::from(0x0800u16.to_be()), kernel);
@@ -192,11 +202,7 @@ impl Shared {
             self.known_flow(&mut p, socket);
         }
         p.place(socket);
-        p.load(Size::Word, 2, CONTEXT, QUEUE);
-        p.map(1, sockets.fd());
-        p.set(3, PASS);
-        p.call(REDIRECT_MAP);
-        p.exit();
+        to_socket(&mut p, CONTEXT, sockets);
         p.place(v6);
         reach(&mut p, 54, socket);
         p.load(Size::Half, 3, PACKET, 38);
@@ -310,19 +316,6 @@ pub(super) struct Attached {
     _link: OwnedFd,
     _program: OwnedFd,
     _sockets: Map<4, 4>,
-}
-
-/// Attaches a program in the driver, or before the stack where the driver cannot.
-fn attach(index: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    const LINK_CREATE: i32 = 28;
-    const ATTACH_XDP: u64 = 37;
-    const IN_STACK: u64 = 1 << 1;
-    const IN_DRIVER: u64 = 1 << 2;
-    let target = program.as_raw_fd() as u64 | u64::from(index) << 32;
-    let link = |mode: u64| {
-        crate::port::memory::bpf_new(LINK_CREATE, &mut [target, ATTACH_XDP | mode << 32])
-    };
-    link(IN_DRIVER).or_else(|_| link(IN_STACK))
 }
 
 /// Frames made in the kernel, faster than any program sends them: a template, of which destination, check sum and

@@ -106,6 +106,24 @@ impl Watch {
     }
 }
 
+/// The links and addresses of this namespace as they are now.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn links_and_addresses() -> io::Result<(Vec<netlink::Link>, Vec<netlink::Address>)> {
+    let (mut links, mut addresses) = (Vec::new(), Vec::new());
+    let mut watch = Watch::new(Follow { routes: false })?;
+    while !watch.is_complete() {
+        watch.poll(|message| match message {
+            Message::Link(true, link) => links.push(link),
+            Message::Address(true, address) => addresses.push(address),
+            _ => {}
+        })?;
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Ok((links, addresses))
+}
+
 /// Asks the kernel to find out a neighbour's Ethernet address; the answer comes through a [`Watch`].
 ///
 /// # Errors

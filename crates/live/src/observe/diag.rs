@@ -2,8 +2,9 @@
 //! `TCP_INFO`. Formats: `linux/inet_diag.h`, sock_diag(7).
 
 use crate::error::{Doing, Result};
-use crate::netlink::{Message, Netlink, attributes};
+use crate::netlink::{Message, Netlink};
 use crate::tcp_info::TcpInfo;
+use lastmeter_wire::netlink::attributes;
 use rustix::net::netlink as protocols;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

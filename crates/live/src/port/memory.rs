@@ -221,29 +221,17 @@ pub(crate) fn tap_offloads(fd: BorrowedFd<'_>, flags: libc::c_ulong) -> io::Resu
     Ok(())
 }
 
-/// Binds an AF_XDP socket to queue 0 of interface `index`, in one of its modes.
-pub(crate) fn bind_xdp(fd: BorrowedFd<'_>, index: u32, mode: u16) -> io::Result<()> {
+/// Binds an AF_XDP socket to queue 0 of interface `index`, in one of its modes; with the memory of `other`, if that is its
+/// mode.
+pub(crate) fn bind_xdp(
+    fd: BorrowedFd<'_>,
+    index: u32,
+    mode: u16,
+    other: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: mode,
-        sxdp_ifindex: index,
-        sxdp_queue_id: 0,
-        sxdp_shared_umem_fd: 0,
-    };
-    sys::bind(fd, &address)
-}
-
-/// Binds an AF_XDP socket to queue 0 of interface `index`, in copy mode; with the memory of another, if given.
-pub(crate) fn bind_xdp_shared(
-    fd: BorrowedFd<'_>,
-    index: u32,
-    other: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
-    const SHARED: u16 = 1 << 0;
-    const COPY: u16 = 1 << 1;
-    let address = libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: if other.is_some() { SHARED } else { COPY },
         sxdp_ifindex: index,
         sxdp_queue_id: 0,
         sxdp_shared_umem_fd: other.map_or(0, |other| other.as_raw_fd() as u32),

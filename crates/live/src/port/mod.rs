@@ -15,12 +15,12 @@
 //! without preamble, check sequence and gap. A port's failure is counted and retried; every bad frame has
 //! a reason in [`Counts`]. Nothing is allocated per frame.
 
-mod bpf;
 mod element;
 mod line;
 pub(crate) mod memory;
 pub(crate) mod offload;
 mod packet;
+pub(crate) mod ring;
 mod tap;
 mod xdp;
 

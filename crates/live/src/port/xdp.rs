@@ -3,61 +3,26 @@
 //! ```text
 //! fill ring  --> kernel --> receive ring      frames 0 .. half
 //! send ring  --> kernel --> completion ring   frames half .. all
-//!
-//! ring: producer, consumer (words), descriptors (address 8, length 4, options 4, or address 8)
 //! ```
 //!
 //! In copy mode, which every interface supports, the kernel copies between its buffers and ours; zero
 //! copy is tried first on interfaces that are not ours, because an adapter's driver may support it and
-//! veth pairs do not. Source: the kernel's `Documentation/networking/af_xdp.rst`; `linux/if_xdp.h`.
+//! veth pairs do not.
 
 use super::memory::{Memory, bind_xdp};
+use super::ring::{AF_XDP, CHUNK, COPY, HEADROOM, Rings, ZERO_COPY, lost, rings, set_frames};
 use super::{Arrival, BATCH, Counts, FRAME_MIN, Port, refused};
-use crate::sys::{set_words, socket, words};
+use crate::sys::socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-const SOL_XDP: i32 = 283;
-const AF_XDP: i32 = 44;
-const MMAP_OFFSETS: i32 = 1;
-const RX_RING: i32 = 2;
-const TX_RING: i32 = 3;
-const UMEM_REG: i32 = 4;
-const FILL_RING: i32 = 5;
-const COMPLETION_RING: i32 = 6;
-const STATISTICS: i32 = 7;
-const COPY: u16 = 1 << 1;
-const ZERO_COPY: u16 = 1 << 2;
-
-/// Room for one frame; the kernel reserves 256 bytes before it for programs.
-const CHUNK: usize = 2048;
-const HEADROOM: usize = 256;
-/// Frames in each direction; also entries of each ring.
-const FRAMES: usize = 2048;
-
-/// One of the four rings.
-struct Ring {
-    memory: Memory,
-    producer: usize,
-    consumer: usize,
-    entries: usize,
-    /// Our own side's count; the other side's is read when needed.
-    mine: u32,
-}
-
-impl Ring {
-    fn entry(&self, number: u32, size: usize) -> usize {
-        self.entries + (number as usize % FRAMES) * size
-    }
-}
+/// Frames in each direction: as many as a ring has entries.
+const FRAMES: usize = super::ring::ENTRIES;
 
 /// An AF_XDP socket with its memory.
 pub struct Xdp {
     frames: Memory,
-    fill: Ring,
-    receive: Ring,
-    send: Ring,
-    completion: Ring,
+    rings: Rings,
     /// Frames of ours that the kernel does not have.
     free: Vec<u64>,
     lost: u64,
@@ -71,62 +36,35 @@ impl Xdp {
     /// Requires root.
     pub(crate) fn open(index: u32) -> io::Result<(OwnedFd, OwnedFd)> {
         let fd = socket(AF_XDP, libc::SOCK_RAW, 0)?;
-        let link = super::bpf::redirect(index, fd.as_fd())?;
+        let link = crate::bpf::redirect(index, fd.as_fd())?;
         Ok((fd, link))
     }
 
     /// A port on such a socket.
     pub(crate) fn new(fd: OwnedFd, link: OwnedFd, index: u32, zero_copy: bool) -> io::Result<Xdp> {
         let frames = Memory::anonymous(2 * FRAMES * CHUNK)?;
-        let halves = |value: u64| [value as u32, (value >> 32) as u32];
-        let ([a, b], [c, d]) = (halves(frames.address()), halves(frames.len() as u64));
-        // `struct xdp_umem_reg`: address, length, chunk, headroom, flags, metadata.
-        set_words(fd.as_fd(), SOL_XDP, UMEM_REG, &[a, b, c, d, CHUNK as u32, 0, 0, 0])?;
-        for ring in [FILL_RING, COMPLETION_RING, RX_RING, TX_RING] {
-            set_words(fd.as_fd(), SOL_XDP, ring, &[FRAMES as u32])?;
-        }
-        // `struct xdp_mmap_offsets`: four rings, each producer, consumer, entries, flags.
-        let (offsets, _) = words::<32>(fd.as_fd(), SOL_XDP, MMAP_OFFSETS)?;
-        let ring = |place: usize, offset: u64, size: usize| -> io::Result<Ring> {
-            let at = |word: usize| offsets[place * 8 + word * 2] as usize;
-            let memory = Memory::of_socket(fd.as_fd(), at(2) + FRAMES * size, offset)?;
-            Ok(Ring { memory, producer: at(0), consumer: at(1), entries: at(2), mine: 0 })
-        };
-        let (receive, send) = (ring(0, 0, 16)?, ring(1, 0x8000_0000, 16)?);
-        let (mut fill, completion) = (ring(2, 0x1_0000_0000, 8)?, ring(3, 0x1_8000_0000, 8)?);
+        set_frames(fd.as_fd(), &frames)?;
+        let mut rings = rings(fd.as_fd())?;
         for frame in 0..FRAMES as u64 {
-            give(&mut fill, frame * CHUNK as u64);
+            rings.fill.put(frame * CHUNK as u64, 0);
         }
+        rings.fill.given();
         let free = (FRAMES as u64..2 * FRAMES as u64).map(|frame| frame * CHUNK as u64).collect();
-        let bound = zero_copy && bind_xdp(fd.as_fd(), index, ZERO_COPY).is_ok();
+        let bound = zero_copy && bind_xdp(fd.as_fd(), index, ZERO_COPY, None).is_ok();
         if !bound {
-            bind_xdp(fd.as_fd(), index, COPY)?;
+            bind_xdp(fd.as_fd(), index, COPY, None)?;
         }
-        Ok(Xdp { frames, fill, receive, send, completion, free, lost: 0, _link: link, fd })
+        Ok(Xdp { frames, rings, free, lost: 0, _link: link, fd })
     }
 
     /// Takes back frames that the kernel has sent.
     fn reclaim(&mut self) {
-        let there = self.completion.memory.acquire(self.completion.producer);
-        while self.completion.mine != there {
-            let at = self.completion.entry(self.completion.mine, 8);
-            self.free.push(double(&self.completion.memory, at));
-            self.completion.mine = self.completion.mine.wrapping_add(1);
+        let completion = &mut self.rings.completion;
+        for _ in 0..completion.there() {
+            self.free.push(completion.take().0);
         }
-        self.completion.memory.release(self.completion.consumer, self.completion.mine);
+        completion.taken();
     }
-}
-
-/// Gives the kernel a frame to receive into.
-fn give(fill: &mut Ring, address: u64) {
-    let at = fill.entry(fill.mine, 8);
-    fill.memory.write(at, &address.to_ne_bytes());
-    fill.mine = fill.mine.wrapping_add(1);
-    fill.memory.release(fill.producer, fill.mine);
-}
-
-fn double(memory: &Memory, at: usize) -> u64 {
-    u64::from_ne_bytes(memory.bytes(at, 8).try_into().unwrap_or_default())
 }
 
 impl Port for Xdp {
@@ -136,7 +74,7 @@ impl Port for Xdp {
 
     #[inline]
     fn ready(&mut self) -> bool {
-        self.receive.memory.acquire(self.receive.producer) != self.receive.mine
+        self.rings.receive.has_more()
     }
 
     fn receive(
@@ -145,13 +83,10 @@ impl Port for Xdp {
         counts: &mut Counts,
         frame: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<usize> {
-        let there = self.receive.memory.acquire(self.receive.producer);
-        let mut taken = 0;
-        while taken < most && self.receive.mine != there {
-            let at = self.receive.entry(self.receive.mine, 16);
-            let address = double(&self.receive.memory, at);
-            let len = double(&self.receive.memory, at + 8) as u32 as usize;
-            match len {
+        let taken = self.rings.receive.there().min(most);
+        for _ in 0..taken {
+            let (address, len) = self.rings.receive.take();
+            match len as usize {
                 len if len < FRAME_MIN => counts.truncated += 1,
                 len if len > CHUNK - HEADROOM => counts.oversized += 1,
                 len => {
@@ -159,11 +94,10 @@ impl Port for Xdp {
                     frame(Arrival { parts: [bytes, &[], &[]], age: None });
                 }
             }
-            give(&mut self.fill, address / CHUNK as u64 * CHUNK as u64);
-            self.receive.mine = self.receive.mine.wrapping_add(1);
-            taken += 1;
+            self.rings.fill.put(address / CHUNK as u64 * CHUNK as u64, 0);
         }
-        self.receive.memory.release(self.receive.consumer, self.receive.mine);
+        self.rings.fill.given();
+        self.rings.receive.taken();
         Ok(taken)
     }
 
@@ -176,10 +110,7 @@ impl Port for Xdp {
             }
             let Some(address) = self.free.pop() else { break };
             self.frames.write(address as usize, frame);
-            let at = self.send.entry(self.send.mine, 16);
-            self.send.memory.write(at, &address.to_ne_bytes());
-            self.send.memory.write(at + 8, &(frame.len() as u64).to_ne_bytes());
-            self.send.mine = self.send.mine.wrapping_add(1);
+            self.rings.send.put(address, frame.len() as u32);
             put += 1;
             bytes += frame.len() as u64;
         }
@@ -188,7 +119,7 @@ impl Port for Xdp {
             *(if too_long { &mut counts.oversized } else { &mut counts.refused }) += 1;
             return Ok(1);
         }
-        self.send.memory.release(self.send.producer, self.send.mine);
+        self.rings.send.given();
         // The kernel sends when told to; frames it does not get to stay in the ring.
         let flags = rustix::net::SendFlags::DONTWAIT;
         if let Err(error) = rustix::net::send(&self.fd, &[], flags) {
@@ -208,12 +139,7 @@ impl Port for Xdp {
     }
 
     fn overruns(&mut self) -> u64 {
-        // `struct xdp_statistics`: dropped, bad descriptors (two), receive ring full, fill ring
-        // empty, send ring empty; they are cumulative.
-        let Ok((found, _)) = words::<12>(self.fd.as_fd(), SOL_XDP, STATISTICS) else { return 0 };
-        let count =
-            |place: usize| u64::from(found[place * 2]) | u64::from(found[place * 2 + 1]) << 32;
-        let lost = count(0) + count(3) + count(4);
+        let (lost, _) = lost(self.fd.as_fd());
         lost - std::mem::replace(&mut self.lost, lost)
     }
 }

@@ -12,7 +12,7 @@ use super::hop::Way;
 use super::output::Leaving;
 use super::parse::{Addresses, ETHERNET, Seen, deserves_an_answer, parse, v4, v6};
 use super::plugin::{Passing, Wish};
-use super::{Event, HELD_MAX, Held, PATIENCE, PortProcessor};
+use super::{Event, Going, HELD_MAX, Held, PATIENCE, PortProcessor};
 use lastmeter_base::Time;
 use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame};
 use lastmeter_net::classify::{Action, Header, Verdict};
@@ -279,7 +279,8 @@ impl PortProcessor {
         let Some(neighbour) = neighbour else {
             return self.refuse(port, frame, &seen, Fault::NoNeighbour, Reason::NoNeighbour, now);
         };
-        self.deliver(port, &one.passing, neighbour, one.queue, true, now);
+        let (passing, queue) = (one.passing, one.queue);
+        self.deliver(Going { port, passing, neighbour, queue, hop: true }, now);
         if one.plain && self.fast {
             self.consider(one, neighbour);
         }
@@ -291,8 +292,9 @@ impl PortProcessor {
             .then(|| self.hops.number(to, destination(&passing.seen)))
             .flatten();
         match number {
-            Some(number) if passing.seen.hops > 1 => {
-                self.deliver(port, passing, number, None, true, now);
+            Some(neighbour) if passing.seen.hops > 1 => {
+                let passing = *passing;
+                self.deliver(Going { port, passing, neighbour, queue: None, hop: true }, now);
             }
             _ => {
                 self.frames.free(passing.frame);
@@ -301,24 +303,14 @@ impl PortProcessor {
         }
     }
 
-    /// Sends a packet to a neighbour; `hop` if it has come from elsewhere, so that its hops become fewer.
-    pub(super) fn deliver(
-        &mut self,
-        port: u16,
-        passing: &Passing,
-        neighbour: u32,
-        queue: Option<u32>,
-        hop: bool,
-        now: Time,
-    ) {
-        let Passing { frame, seen, hash } = *passing;
+    /// Sends a packet to a neighbour.
+    fn deliver(&mut self, going: Going, now: Time) {
+        let Going { passing: Passing { frame, seen, hash }, neighbour, queue, hop, .. } = going;
         let to = *self.hops.neighbour(neighbour);
-        let Some(macs) = to.macs else {
-            return self.hold(port, passing, neighbour, queue, hop, now);
-        };
+        let Some(macs) = to.macs else { return self.hold(going, now) };
         let out = &self.ports[usize::from(to.port)];
         if seen.len > out.mtu {
-            return self.too_long(port, passing, neighbour, queue, hop, now);
+            return self.too_long(going, now);
         }
         let flow = queue.unwrap_or((((hash >> 32) * u64::from(out.flows)) >> 32) as u32);
         // Padding of short frames goes with them; the kernel pads what it sends.
@@ -335,15 +327,8 @@ impl PortProcessor {
     }
 
     /// A packet longer than the next link's MTU is cut, or its source told (RFC 791, RFC 1191, RFC 8201).
-    fn too_long(
-        &mut self,
-        port: u16,
-        passing: &Passing,
-        neighbour: u32,
-        queue: Option<u32>,
-        hop: bool,
-        now: Time,
-    ) {
+    fn too_long(&mut self, going: Going, now: Time) {
+        let Going { port, passing, neighbour, .. } = going;
         let seen = passing.seen;
         let mtu = self.ports[usize::from(self.hops.neighbour(neighbour).port)].mtu;
         if !seen.may_fragment || !matches!(seen.addresses, Addresses::V4(..)) {
@@ -370,7 +355,7 @@ impl PortProcessor {
                 continue;
             };
             let passing = Passing { frame, seen, hash: passing.hash };
-            self.deliver(port, &passing, neighbour, queue, hop, now);
+            self.deliver(Going { passing, ..going }, now);
         }
     }
 
@@ -385,23 +370,14 @@ impl PortProcessor {
     }
 
     /// Keeps a packet until its neighbour has answered.
-    fn hold(
-        &mut self,
-        port: u16,
-        passing: &Passing,
-        neighbour: u32,
-        queue: Option<u32>,
-        hop: bool,
-        now: Time,
-    ) {
-        let to = *self.hops.neighbour(neighbour);
+    fn hold(&mut self, going: Going, now: Time) {
+        let to = *self.hops.neighbour(going.neighbour);
         self.tell(Event::Resolve { port: to.port, address: to.address });
         if self.held.len() >= HELD_MAX {
-            self.frames.free(passing.frame);
-            return self.counts[usize::from(port)].drop(Reason::NoNeighbour);
+            self.frames.free(going.passing.frame);
+            return self.counts[usize::from(going.port)].drop(Reason::NoNeighbour);
         }
-        let until = now + PATIENCE;
-        self.held.push(Held { port, passing: *passing, neighbour, queue, hop, until });
+        self.held.push(Held { going, until: now + PATIENCE });
     }
 
     /// Sends on what waited for neighbours that are known now; gives up on what has waited too long.
@@ -409,25 +385,28 @@ impl PortProcessor {
         let waiting = std::mem::take(&mut self.held);
         let mut silent = Vec::new();
         for held in waiting {
-            let Held { port, passing, neighbour, queue, hop, until } = held;
+            let Going { port, passing, neighbour, hop, .. } = held.going;
             if self.hops.neighbour(neighbour).macs.is_some() {
-                self.deliver(port, &passing, neighbour, queue, hop, now);
-            } else if now < until {
+                self.deliver(held.going, now);
+            } else if now < held.until {
                 self.held.push(held);
-            } else if hop {
-                silent.push(neighbour);
-                let (fault, reason) = (Fault::NoNeighbour, Reason::NoNeighbour);
-                self.refuse(port, passing.frame, &passing.seen, fault, reason, now);
             } else {
                 silent.push(neighbour);
-                self.frames.free(passing.frame);
-                self.counts[usize::from(port)].drop(Reason::NoNeighbour);
+                let (fault, reason) = (Fault::NoNeighbour, Reason::NoNeighbour);
+                match hop {
+                    true => self.refuse(port, passing.frame, &passing.seen, fault, reason, now),
+                    // Nobody is told about what the router made itself.
+                    false => {
+                        self.frames.free(passing.frame);
+                        self.counts[usize::from(port)].drop(reason);
+                    }
+                }
             }
         }
         silent.sort_unstable();
         silent.dedup();
         for neighbour in silent {
-            if self.held.iter().all(|held| held.neighbour != neighbour) {
+            if self.held.iter().all(|held| held.going.neighbour != neighbour) {
                 self.hops.forget(neighbour);
             }
         }
@@ -465,8 +444,9 @@ impl PortProcessor {
             _ => None,
         };
         match neighbour {
-            Some(number) => {
-                self.deliver(port, &Passing { frame, seen, hash }, number, None, false, now);
+            Some(neighbour) => {
+                let passing = Passing { frame, seen, hash };
+                self.deliver(Going { port, passing, neighbour, queue: None, hop: false }, now);
             }
             None => {
                 self.frames.free(frame);

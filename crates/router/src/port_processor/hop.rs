@@ -148,6 +148,14 @@ impl Hops {
     pub fn neighbour(&self, number: u32) -> &Neighbour {
         &self.neighbours[number as usize]
     }
+    /// A port's own Ethernet address is another: frames to its neighbours come from there.
+    pub fn readdress(&mut self, port: u16, own: [u8; 6]) {
+        for neighbour in self.neighbours.iter_mut().filter(|neighbour| neighbour.port == port) {
+            if let Some(macs) = &mut neighbour.macs {
+                macs[6..].copy_from_slice(&own);
+            }
+        }
+    }
     /// A neighbour is found, or lost.
     pub fn learn(&mut self, port: u16, address: IpAddr, macs: Option<[u8; 12]>) -> Option<u32> {
         let number = self.number(port, address)?;

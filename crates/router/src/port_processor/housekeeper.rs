@@ -5,21 +5,24 @@ use super::answer::Own;
 use super::count::{Counters, STAGES, Stages};
 use super::plugin::Plugin;
 use super::tables::Tables;
-use super::{Change, Event, Parts, PortProcessor, PortSetup, Setup};
+use super::{Change, Event, Parts, PortProcessor, PortSetup, Setup, Slot};
 use crate::config::{Action, Config};
 use crate::message::{self, Command, Report};
-use lastmeter_base::{Rate, Time};
+use lastmeter_base::Time;
 use lastmeter_lab::library::Library;
-use lastmeter_live::dataplane::routing::{Follow, Watch, index_of, resolve};
+use lastmeter_live::dataplane::routing::{Follow, Watch, links_and_addresses, resolve};
 use lastmeter_live::dataplane::{self, Frames, Shared};
+use lastmeter_live::files;
 use lastmeter_net::classify::{self, Classifier, Rule, Verdict};
 use lastmeter_net::queue::{self, DropTail, Queue};
-use lastmeter_plugin::host::Host;
+use lastmeter_plugin::Kind;
+use lastmeter_plugin::host::{Hash, Host, MODULE_LEN_MAX};
+use lastmeter_plugin::setting::Setting;
 use lastmeter_wire::netlink::{Message, masked};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +33,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const RECEIVING: usize = 1024;
 /// Packets of a queue whose port says nothing.
 const QUEUE: u64 = 1000;
+/// The longest file of filters.
+const RULES_LEN_MAX: usize = 64 << 20;
 
 /// The way to the port processor's thread.
 struct Door {
@@ -46,11 +51,18 @@ impl Door {
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
+    /// Waits until what was told is in effect.
+    fn settle(&self) {
+        let (answer, told) = channel();
+        self.tell(Change::Settle(answer));
+        let _ = told.recv();
+    }
 }
 
 /// What the threads of a port processor share.
 struct House {
-    config: Mutex<Config>,
+    /// What is in effect, and the plugins that run.
+    config: Mutex<(Config, Running)>,
     folder: PathBuf,
     host: Arc<Host>,
     library: Arc<dyn Library + Send + Sync>,
@@ -61,6 +73,19 @@ struct House {
     /// Interfaces by port.
     indices: Vec<u32>,
     end: AtomicBool,
+}
+
+/// Plugins that run: by name, what they were made from.
+type Running = BTreeMap<String, (Setting, Option<Hash>)>;
+
+/// A descriptor that becomes readable when written to, twice.
+fn bell() -> Result<(OwnedFd, OwnedFd), String> {
+    use rustix::event::{EventfdFlags, eventfd};
+    let said = |error: std::io::Error| format!("waking up: {error}");
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let one = eventfd(0, flags).map_err(|error| said(error.into()))?;
+    let other = one.as_fd().try_clone_to_owned().map_err(said)?;
+    Ok((one, other))
 }
 
 /// Runs a port processor until it is told to end: opens its ports, listens for the control processor at `socket`.
@@ -78,27 +103,33 @@ pub fn run(
         let what = what.to_owned();
         move |error: std::io::Error| format!("{what}: {error}")
     };
-    let mut indices = Vec::new();
+    let (links, _) = links_and_addresses().map_err(said("the kernel's links"))?;
+    let mut interfaces = Vec::new();
     for port in &config.ports {
-        let index = index_of(&port.interface);
-        indices.push(index.map_err(|error| format!("ports.{}: {error}", port.name))?);
+        let wrong =
+            |why: &str| format!("ports.{}: interface {:?} {why}", port.name, port.interface);
+        let link = links.iter().find(|link| link.name == port.interface);
+        let link = link.ok_or_else(|| wrong("is not there"))?;
+        let mac = link.mac.ok_or_else(|| wrong("has no Ethernet address"))?;
+        interfaces.push((link.interface, mac));
     }
+    let indices: Vec<u32> = interfaces.iter().map(|(index, _)| *index).collect();
     let shared = Shared::new(config.fast).map_err(said("programs for the ports"))?;
     for (number, index) in indices.iter().enumerate() {
         shared.set_port(number as u32, *index).map_err(said("the ports' table"))?;
     }
-    let setup = set_up(&config, folder, &host)?;
+    let (setup, running) = set_up(&config, None, folder, &host)?;
     let mut frames = Frames::new(config.frames + indices.len() * RECEIVING * 2)
         .map_err(said("memory for frames"))?;
-    let sockets = dataplane::frames::open(&mut frames, &shared, &indices, RECEIVING)
+    let sockets = dataplane::frames::open(&mut frames, &shared, &interfaces, RECEIVING)
         .map_err(said("opening the ports (are you root?)"))?;
     let tables = Tables::new();
     let (v4, v6) = tables.readers();
     let (changes, from_changes) = channel();
     let (events, from_events) = channel();
     let pending = Arc::<AtomicBool>::default();
-    let wake = Parts::eventfd().map_err(said("waking up"))?;
-    let attention = Parts::eventfd().map_err(said("waking up"))?;
+    let (wake, woken) = bell()?;
+    let (attention, attended) = bell()?;
     let counts: Arc<Vec<Counters>> =
         Arc::new(indices.iter().map(|_| Counters::default()).collect());
     let stages = Arc::<Stages>::default();
@@ -112,9 +143,9 @@ pub fn run(
         fast: config.fast,
         changes: from_changes,
         pending: pending.clone(),
-        wake: Parts::another(&wake).map_err(said("waking up"))?,
+        wake: woken,
         events,
-        attention: Parts::another(&attention).map_err(said("waking up"))?,
+        attention: attended,
         counts,
         stages: stages.clone(),
     };
@@ -122,7 +153,7 @@ pub fn run(
     let listener = UnixListener::bind(socket).map_err(said(&socket.display().to_string()))?;
     let core = config.core;
     let house = Arc::new(House {
-        config: Mutex::new(config),
+        config: Mutex::new((config, running)),
         folder: folder.to_owned(),
         host,
         library,
@@ -155,19 +186,31 @@ pub fn run(
     Ok(())
 }
 
-/// Queues, filters and plugins as the file says.
-fn set_up(config: &Config, folder: &Path, host: &Host) -> Result<Setup, String> {
-    let read = |file: &str| {
-        let path = folder.join(file);
-        std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
-    };
+/// Queues, filters and plugins as the file says. What has not changed since `before` is kept.
+fn set_up(
+    config: &Config,
+    before: Option<&(Config, Running)>,
+    folder: &Path,
+    host: &Host,
+) -> Result<(Setup, Running), String> {
     let now = Time::START;
-    let mut plugins = Vec::new();
-    for (name, plugin) in &config.plugins {
-        plugins.push(
-            Plugin::new(name, plugin, host, now, &read)
-                .map_err(|why| format!("plugins.{name}: {why}"))?,
-        );
+    let (mut plugins, mut running) = (Vec::new(), Running::new());
+    for (name, setting) in &config.plugins {
+        let place = |why: String| format!("plugins.{name}: {why}");
+        let module = setting.module.as_ref();
+        let module = module.map(|file| files::read(&folder.join(file), MODULE_LEN_MAX));
+        let module = module.transpose().map_err(place)?;
+        let made_from = (setting.clone(), module.as_deref().map(Hash::of));
+        let same = before.is_some_and(|(_, old)| old.get(name) == Some(&made_from));
+        plugins.push(match same {
+            true => Slot::Keep(name.clone()),
+            false => {
+                let read = |_: &str| Ok(module.clone().unwrap_or_default());
+                let program = setting.program(host, Kind::Packet, 1, now, &read);
+                Slot::New(Box::new(Plugin::new(program.map_err(place)?)))
+            }
+        });
+        running.insert(name.clone(), made_from);
     }
     let number = |name: &String| config.plugins.keys().position(|own| own == name).unwrap_or(0);
     let mut rules: Vec<Rule> = Vec::new();
@@ -181,7 +224,8 @@ fn set_up(config: &Config, folder: &Path, host: &Host) -> Result<Setup, String> 
         rules.push(Rule { filter, priority: priority as u32, verdict: Verdict::of(action) });
     }
     if let Some(file) = &config.rules {
-        let text = String::from_utf8(read(file)?).map_err(|error| format!("{file}: {error}"))?;
+        let text = files::read(&folder.join(file), RULES_LEN_MAX)?;
+        let text = String::from_utf8(text).map_err(|error| format!("{file}: {error}"))?;
         let filters = classify::text::parse(&text).map_err(|error| format!("{file}: {error}"))?;
         for filter in filters {
             let priority = rules.len() as u32;
@@ -201,19 +245,21 @@ fn set_up(config: &Config, folder: &Path, host: &Host) -> Result<Setup, String> 
             Some(classifier)
         }
     };
-    let ports = config.ports.iter().map(|port| {
-        let queue: Box<dyn Queue> = match &port.queue {
-            Some(nested) => {
-                let site =
-                    queue::Site { rate: port.rate, name: &port.name, ..queue::Site::ANYWHERE };
-                queue::build(nested, &site)
-            }
-            None => Box::new(DropTail::new(QUEUE, lastmeter_base::Bytes(u64::MAX))),
+    let ports = config.ports.iter().enumerate().map(|(at, port)| {
+        let old = before.map(|(config, _)| &config.ports[at]);
+        let same = old.is_some_and(|old| old.queue == port.queue && old.rate == port.rate);
+        let queue = || -> Box<dyn Queue> {
+            let Some(nested) = &port.queue else {
+                return Box::new(DropTail::new(QUEUE, lastmeter_base::Bytes(u64::MAX)));
+            };
+            let (rate, name) = (port.rate, port.name.as_str());
+            queue::build(nested, &queue::Site { rate, name, ..queue::Site::ANYWHERE })
         };
         let plugins = port.plugins.iter().map(number).collect();
+        let queue = (!same).then(queue);
         PortSetup { queue, rate: port.rate, flows: port.flows, plugins }
     });
-    Ok(Setup { rules, plugins, ports: ports.collect() })
+    Ok((Setup { rules, plugins, ports: ports.collect() }, running))
 }
 
 /// Follows the kernel, and does what the port processor asks.
@@ -341,9 +387,18 @@ fn listen(house: &Arc<House>, listener: &UnixListener) {
 fn obey(house: &House, stream: UnixStream) {
     let Ok(mut reply) = stream.try_clone() else { return };
     let mut reader = std::io::BufReader::with_capacity(1 << 16, stream);
-    let mut changed = false;
+    let (mut changed, mut settled) = (false, true);
     while let Ok(Some(command)) = message::read::<Command>(&mut reader) {
         changed |= matches!(command, Command::Route { .. } | Command::Hop { .. });
+        // A route is not there before the hop to which it leads.
+        match command {
+            Command::Hop { .. } | Command::Configure(_) => settled = false,
+            Command::Route { .. } | Command::Sync if !settled => {
+                house.door.settle();
+                settled = true;
+            }
+            _ => {}
+        }
         let report = match command {
             Command::Sync => Some(Report::Done),
             Command::Show(what) => Some(Report::Shown(show(house, &what).to_string())),
@@ -373,13 +428,6 @@ fn done(house: &House, command: Command) -> Result<(), String> {
             }
             house.door.tell(Change::Hop(number, to));
         }
-        Command::Rate { port, rate } => {
-            if usize::from(port) >= house.indices.len() {
-                return Err(format!("there is no port {port}"));
-            }
-            house.door.tell(Change::Rate(port, (rate > 0).then(|| Rate::from_bits(rate))));
-            house.shared.clear_flows();
-        }
         Command::Configure(text) => {
             let config = Config::parse("router.toml", text.as_bytes(), &*house.library).map_err(
                 |problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
@@ -388,18 +436,14 @@ fn done(house: &House, command: Command) -> Result<(), String> {
             let names = |config: &Config| -> Vec<(String, String)> {
                 config.ports.iter().map(|p| (p.name.clone(), p.interface.clone())).collect()
             };
-            if names(&config) != names(&current) {
+            if names(&config) != names(&current.0) {
                 return Err("ports change only when the router is started again".to_owned());
             }
-            let setup = set_up(&config, &house.folder, &house.host)?;
+            let made = set_up(&config, Some(&current), &house.folder, &house.host)?;
+            let (setup, running) = made;
             house.door.tell(Change::Setup(Box::new(setup)));
             house.shared.clear_flows();
-            *current = config;
-        }
-        Command::Plugin { name, config } => {
-            let (answer, told) = channel();
-            house.door.tell(Change::Plugin(name, config, answer));
-            told.recv().map_err(|_| "the port processor has ended".to_owned())??;
+            *current = (config, running);
         }
         Command::End => house.door.tell(Change::End),
         Command::Sync | Command::Show(_) => {}

@@ -21,18 +21,18 @@ pub mod tables;
 
 pub use forward::BATCH;
 
-use count::{Counters, Reason, Stages};
+use count::{Counters, Stages};
 use hop::{Hops, Next};
-use lastmeter_base::{Duration, Pool, Rate, Time};
+use lastmeter_base::{Bytes, Duration, Pool, Rate, Time};
 use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame, Frames, Socket};
 use lastmeter_net::classify::Classifier;
 use lastmeter_net::lookup::Reader;
-use lastmeter_net::queue::Queue;
+use lastmeter_net::queue::{DropTail, Queue};
 use output::Output;
 use plugin::{Passing, Plugin, Wish};
 use serde_json::{Value, json};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -54,7 +54,7 @@ const IDLE: std::time::Duration = std::time::Duration::from_millis(100);
 /// A pass over the ports that found so many packets is followed by a pause instead of waiting for the next packet:
 /// the kernel then receives many at once, and neither side works for single packets.
 const MANY: usize = 32;
-/// The pause. Twice as long, packets wait longer than they are worked on; half as long, batches become short.
+/// The pause: our choice, about what 32 packets take.
 const PAUSE: std::time::Duration = std::time::Duration::from_micros(40);
 /// Flows that the fast path may take over, while they are counted.
 const CANDIDATES: usize = 1 << 15;
@@ -69,12 +69,10 @@ pub enum Change {
     Own(u16, answer::Own),
     /// A port's interface: whether it is up, its MTU and its Ethernet address.
     Link(u16, bool, u16, [u8; 6]),
-    /// A port's shaper.
-    Rate(u16, Option<Rate>),
     /// Filters, queues and plugins, anew.
     Setup(Box<Setup>),
-    /// A plugin's configuration; the answer.
-    Plugin(String, String, Sender<Result<(), String>>),
+    /// Answered when all changes before are in effect.
+    Settle(Sender<()>),
     /// The state, for the curious.
     Show(Sender<Value>),
     /// Ends.
@@ -86,15 +84,23 @@ pub struct Setup {
     /// Filters, if there are any.
     pub rules: Option<Classifier>,
     /// Plugins; filters name them by number.
-    pub plugins: Vec<Plugin>,
+    pub plugins: Vec<Slot>,
     /// For each port: its queue, its flows, its plugins.
     pub ports: Vec<PortSetup>,
 }
 
+/// A plugin of a setup.
+pub enum Slot {
+    /// The one of this name, which has not changed: it keeps its state.
+    Keep(String),
+    /// Another.
+    New(Box<Plugin>),
+}
+
 /// What the file says of a port.
 pub struct PortSetup {
-    /// Where packets wait.
-    pub queue: Box<dyn Queue>,
+    /// Where packets wait; absent if that has not changed.
+    pub queue: Option<Box<dyn Queue>>,
     /// The shaper.
     pub rate: Option<Rate>,
     /// Flows that are told apart.
@@ -122,13 +128,23 @@ pub enum Event {
     },
 }
 
-/// A packet that waits for a neighbour.
-struct Held {
+/// A packet on its way out.
+#[derive(Clone, Copy)]
+struct Going {
+    /// The port at which it, or what it answers, arrived: it is counted there.
     port: u16,
     passing: Passing,
+    /// The next router, or its destination.
     neighbour: u32,
+    /// The queue of its flow, if a filter or plugin chose one.
     queue: Option<u32>,
+    /// Whether it has come from elsewhere, so that its hops become fewer.
     hop: bool,
+}
+
+/// A packet that waits for a neighbour.
+struct Held {
+    going: Going,
     until: Time,
 }
 
@@ -234,18 +250,17 @@ impl PortProcessor {
     pub fn new(parts: Parts) -> PortProcessor {
         let Parts { names, sockets, frames, v4, v6, setup, fast, .. } = parts;
         let Parts { changes, pending, wake, events, attention, counts, stages, .. } = parts;
-        let Setup { rules, plugins, ports } = setup;
-        let ports = names.into_iter().zip(ports).map(|(name, port)| Port {
+        let ports = names.into_iter().map(|name| Port {
             name,
             own: answer::Own::default(),
             mac: [0; 6],
             mtu: 1500,
-            plain: port.rate.is_none(),
-            output: Output::new(port.queue, port.rate),
-            flows: port.flows,
-            plugins: port.plugins,
+            plain: false,
+            output: Output::new(Box::new(DropTail::new(0, Bytes::ZERO)), None),
+            flows: 1,
+            plugins: Vec::new(),
         });
-        PortProcessor {
+        let mut processor = PortProcessor {
             ports: ports.collect(),
             sockets,
             frames,
@@ -253,8 +268,8 @@ impl PortProcessor {
             v4,
             v6,
             hops: Hops::default(),
-            rules,
-            plugins,
+            rules: None,
+            plugins: Vec::new(),
             fast,
             changes,
             pending,
@@ -275,7 +290,9 @@ impl PortProcessor {
             answers: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
             candidates: vec![(0, 0); CANDIDATES],
             ended: false,
-        }
+        };
+        processor.set_up(setup);
+        processor
     }
 
     fn now(&self) -> Time {
@@ -380,24 +397,12 @@ impl PortProcessor {
                 Change::Neighbour(port, address, mac) => self.learn(port, address, mac),
                 Change::Own(port, own) => self.ports[usize::from(port)].own = own,
                 Change::Link(port, up, mtu, mac) => {
-                    let port = &mut self.ports[usize::from(port)];
-                    (port.output.up, port.mtu, port.mac) = (up, mtu, mac);
-                }
-                Change::Rate(port, rate) => {
-                    let port = &mut self.ports[usize::from(port)];
-                    port.output.set_rate(rate);
-                    port.plain = rate.is_none();
+                    let own = &mut self.ports[usize::from(port)];
+                    (own.output.up, own.mtu, own.mac) = (up, mtu, mac);
+                    self.hops.readdress(port, mac);
                 }
                 Change::Setup(setup) => self.set_up(*setup),
-                Change::Plugin(name, config, answer) => {
-                    let now = self.now();
-                    let found = self.plugins.iter_mut().find(|plugin| plugin.name == name);
-                    let done = match found {
-                        Some(plugin) => plugin.configure(&config, now),
-                        None => Err(format!("there is no plugin {name:?}")),
-                    };
-                    let _ = answer.send(done);
-                }
+                Change::Settle(answer) => drop(answer.send(())),
                 Change::Show(answer) => {
                     let state = self.state();
                     let _ = answer.send(state);
@@ -422,10 +427,23 @@ impl PortProcessor {
     fn set_up(&mut self, setup: Setup) {
         let now = self.now();
         self.rules = setup.rules;
-        self.plugins = setup.plugins;
+        let mut old: Vec<Plugin> = std::mem::take(&mut self.plugins);
+        for slot in setup.plugins {
+            let plugin = match slot {
+                Slot::New(plugin) => Some(*plugin),
+                Slot::Keep(name) => {
+                    let at = old.iter().position(|plugin| plugin.name == name);
+                    at.map(|at| old.swap_remove(at))
+                }
+            };
+            self.plugins.push(plugin.expect("what is kept was there"));
+        }
         for (at, new) in setup.ports.into_iter().enumerate().take(self.ports.len()) {
             let port = &mut self.ports[at];
-            port.output.set_queue(now, new.queue, &mut self.frames, &self.counts[at]);
+            if let Some(queue) = new.queue {
+                let (frames, count) = (&mut self.frames, &self.counts[at]);
+                port.output.set_queue(now, queue, &mut self.pool, frames, count);
+            }
             port.output.set_rate(new.rate);
             port.plain = new.rate.is_none();
             (port.flows, port.plugins) = (new.flows, new.plugins);
@@ -471,32 +489,5 @@ impl PortProcessor {
             "free-frames": self.frames.free_count(),
             "elapsed": self.began.elapsed().as_secs_f64(),
         })
-    }
-}
-
-impl Drop for PortProcessor {
-    fn drop(&mut self) {
-        for held in std::mem::take(&mut self.held) {
-            self.counts[usize::from(held.port)].drop(Reason::NoNeighbour);
-        }
-    }
-}
-
-/// What wakes it up, for whoever sends it changes.
-impl Parts {
-    /// A descriptor that becomes readable when written to.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn eventfd() -> std::io::Result<OwnedFd> {
-        use rustix::event::{EventfdFlags, eventfd};
-        Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-    }
-    /// Another handle of the same.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn another(fd: &OwnedFd) -> std::io::Result<OwnedFd> {
-        fd.as_fd().try_clone_to_owned()
     }
 }

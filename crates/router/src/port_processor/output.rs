@@ -38,8 +38,6 @@ pub struct Output {
     rate: Option<Rate>,
     /// When the line is free again.
     free_at: Time,
-    /// Whether frames were handed over that the kernel has not been told of.
-    pub unsent: bool,
     /// Whether the interface is up.
     pub up: bool,
 }
@@ -51,27 +49,39 @@ fn frame_of(packet: &Packet) -> Frame {
 impl Output {
     /// With this queue; departures are shaped to `rate`.
     pub fn new(queue: Box<dyn Queue>, rate: Option<Rate>) -> Output {
-        Output { queue, rate, free_at: Time::START, unsent: false, up: true }
+        Output { queue, rate, free_at: Time::START, up: true }
     }
     /// Replaces the shaper's rate.
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         self.rate = rate;
     }
-    /// Replaces the queue; what waits in the old one leaves first, as far as there is room in the new.
+    /// Replaces the queue; what waits in the old one goes into the new one, as far as there is room.
     pub fn set_queue(
         &mut self,
         now: Time,
-        mut queue: Box<dyn Queue>,
+        queue: Box<dyn Queue>,
+        pool: &mut Pool,
         frames: &mut Frames,
         count: &Counters,
     ) {
-        while let Some(packet) = self.queue.dequeue(now) {
-            if let Err(packet) = queue.enqueue(now, packet) {
-                frames.free(frame_of(&packet));
-                count.drop(Reason::QueueFull);
+        let mut old = std::mem::replace(&mut self.queue, queue);
+        // Disciplines that keep packets until an instant give them up at that instant.
+        let mut at = now;
+        while old.packets() > 0 {
+            if let Some(packet) = old.dequeue(at) {
+                if let Err(packet) = self.queue.enqueue(now, packet) {
+                    lose(packet, Reason::QueueFull, pool, frames, count);
+                }
+            } else if let Some(later) = old.ready_at(at).filter(|later| *later > at) {
+                at = later;
+            } else {
+                break;
             }
         }
-        self.queue = queue;
+        while let Some((packet, _)) = old.dropped() {
+            lose(packet, Reason::QueueDrop, pool, frames, count);
+        }
+        self.drops(pool, frames, count);
     }
     /// How many packets wait.
     pub fn waiting(&self) -> u64 {
@@ -99,17 +109,13 @@ impl Output {
         packet.entered = now;
         packet.born = now;
         if let Err(packet) = self.queue.enqueue(now, packet) {
-            frames.free(frame_of(&packet));
-            pool.give(packet);
-            count.drop(Reason::QueueFull);
+            lose(packet, Reason::QueueFull, pool, frames, count);
         }
         self.drops(pool, frames, count);
     }
     fn drops(&mut self, pool: &mut Pool, frames: &mut Frames, count: &Counters) {
         while let Some((packet, _)) = self.queue.dropped() {
-            frames.free(frame_of(&packet));
-            pool.give(packet);
-            count.drop(Reason::QueueDrop);
+            lose(packet, Reason::QueueDrop, pool, frames, count);
         }
     }
     /// Hands packets to the interface, as many as it takes and the shaper allows; how many, and how long they waited in
@@ -182,6 +188,13 @@ impl Output {
         };
         Some(if queue > line { queue } else { line })
     }
+}
+
+/// A packet is not sent.
+fn lose(packet: Packet, reason: Reason, pool: &mut Pool, frames: &mut Frames, count: &Counters) {
+    frames.free(frame_of(&packet));
+    pool.give(packet);
+    count.drop(reason);
 }
 
 /// Marks a packet as having met congestion (RFC 3168 §5).

@@ -1,21 +1,13 @@
 //! Plugins of a router: packets of a batch that pass one, and what becomes of them.
 
 use super::parse::{ETHERNET, Seen, parse};
-use crate::config;
 use lastmeter_base::Time;
 use lastmeter_live::dataplane::{Frame, Frames};
-use lastmeter_plugin::expression::Expression;
-use lastmeter_plugin::host::Host;
-use lastmeter_plugin::instance::{Fail, Instance};
-use lastmeter_plugin::request::{Answers, Body, Kind, Policy, Request, Verdict};
+use lastmeter_plugin::request::{Answers, Body, Policy, Request, Verdict};
+use lastmeter_plugin::setting::Program;
 
 /// Words that a plugin keeps for flows; flows of the same place share one.
 const MARKS: usize = 1 << 14;
-
-enum Program {
-    Module(Box<Instance>),
-    Expression(Expression),
-}
 
 /// A plugin of this router.
 pub struct Plugin {
@@ -61,71 +53,19 @@ pub enum Wish {
 }
 
 impl Plugin {
-    /// Makes one; `read` brings its module.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn new(
-        name: &str,
-        setting: &config::Plugin,
-        host: &Host,
-        now: Time,
-        read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
-    ) -> Result<Plugin, String> {
-        let program = match (&setting.module, &setting.expression) {
-            (Some(module), _) => {
-                let bytes = read(module)?;
-                let class =
-                    host.load(name, &bytes, Some(Kind::Packet)).map_err(|e| e.to_string())?;
-                let fail = Fail::named(&setting.fail).unwrap_or_default();
-                let config = setting.config.as_bytes();
-                let made = Instance::new(class, name, config, fail, 1, now);
-                Program::Module(Box::new(made.map_err(|refusal| refusal.to_string())?))
-            }
-            (None, Some(text)) => Program::Expression(
-                Expression::new(name, Kind::Packet, text).map_err(|wrong| wrong.describe(text))?,
-            ),
-            (None, None) => return Err(format!("plugin {name}: neither module nor expression")),
-        };
+    /// With no packet seen.
+    pub fn new(program: Program) -> Plugin {
         let (marks, answers) = (vec![0; MARKS], Answers::default());
-        Ok(Plugin {
-            name: name.to_owned(),
-            program,
-            marks,
-            answers,
-            seen: 0,
-            denied: 0,
-            changed: 0,
-        })
-    }
-    /// Tells it its configuration.
-    ///
-    /// # Errors
-    /// If it refuses.
-    pub fn configure(&mut self, config: &str, now: Time) -> Result<(), String> {
-        match &mut self.program {
-            Program::Module(instance) => {
-                instance.configure(config.as_bytes(), now).map_err(|refusal| refusal.to_string())
-            }
-            Program::Expression(_) => Err("an expression has no configuration".to_owned()),
-        }
+        let name = program.name().to_owned();
+        Plugin { name, program, marks, answers, seen: 0, denied: 0, changed: 0 }
     }
     /// What it reports of itself.
     pub fn report(&mut self, now: Time) -> String {
-        match &mut self.program {
-            Program::Module(instance) => instance.report(now).unwrap_or_default(),
-            Program::Expression(expression) => expression.form().to_string(),
-        }
+        self.program.report(now)
     }
-    /// How often it failed, and the last failure.
+    /// How often it failed, and how it failed last.
     pub fn failures(&self) -> (u64, Option<String>) {
-        match &self.program {
-            Program::Module(instance) => {
-                let failed = instance.counters().failures.values().sum();
-                (failed, instance.last_failure().map(ToString::to_string))
-            }
-            Program::Expression(_) => (0, None),
-        }
+        self.program.failures()
     }
     /// Asks it about packets that arrived on `port`; one wish for each.
     pub fn pass(
@@ -153,10 +93,7 @@ impl Plugin {
                     }
                 })
                 .collect();
-            match &mut self.program {
-                Program::Module(instance) => instance.process(now, &requests, &mut self.answers),
-                Program::Expression(one) => one.process(now, &requests, &mut self.answers),
-            }
+            self.program.process(now, &requests, &mut self.answers);
         }
         self.seen += packets.len() as u64;
         for (packet, answer) in packets.iter().zip(&self.answers.answers) {

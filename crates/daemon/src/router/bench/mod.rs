@@ -4,6 +4,7 @@
 mod place;
 
 use super::{Complaint, Report};
+use crate::measured::{Folder, line};
 use lastmeter_live::dataplane::{Generator, routing::index_of};
 use lastmeter_net::classify::{generate, text};
 use lastmeter_net::lookup::table::{self, IPV4_LENGTHS};
@@ -276,11 +277,8 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         }
         None => crate::plugin::counter()?,
     };
-    let folder =
-        std::env::temp_dir().join(format!("lastmeter-bench-router-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let _remove = Remove(folder.clone());
-    let files = Files::write(&folder, quick, plugin)?;
+    let folder = Folder::new(&std::env::temp_dir(), "bench-router")?;
+    let files = Files::write(folder.path(), quick, plugin)?;
     let wants = |name: &str| bench.name.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let say = |case: &str| eprint_line(case);
     let mut lines: Vec<Line> = Vec::new();
@@ -387,17 +385,7 @@ fn report(lines: &[Line]) -> Report {
         let beside =
             peer.map_or(String::new(), |(peer, other)| format!("{:.2} x {peer}", value / other));
         let _ = writeln!(text, "{name:28} {shown:>12} {unit:14} {beside:>22}  {note}");
-        json.push(json!({
-            "bench": name,
-            "value": value,
-            "unit": unit,
-            "higher_is_better": true,
-            "peer": peer.map(|(peer, _)| peer),
-            "peer_value": peer.map(|(_, other)| other),
-            "ratio": peer.map(|(_, other)| value / other),
-            "hash": null,
-            "note": note,
-        }));
+        json.push(line(name, *value, unit, *peer, note));
     }
     Report { text, json, good: true }
 }
@@ -405,13 +393,4 @@ fn report(lines: &[Line]) -> Report {
 fn eprint_line(case: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "measuring {case}");
-}
-
-/// A folder that goes at the end.
-struct Remove(PathBuf);
-
-impl Drop for Remove {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,17 +1,15 @@
-//! eBPF programs as instructions with labels, loaded without any library.
-//!
-//! Source: the kernel's `Documentation/bpf/instruction-set.rst`; `linux/bpf.h`.
+//! Programs as instructions with labels.
 
 use crate::port::memory::bpf_new;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// A register, 0 to 10. The result of a call is in 0, its arguments in 1 to 5; 6 to 9 outlive calls; 10 is the stack.
-pub(super) type Register = u8;
+pub(crate) type Register = u8;
 
 /// How wide a load or store is.
 #[derive(Clone, Copy)]
-pub(super) enum Size {
+pub(crate) enum Size {
     Byte = 0x10,
     Half = 0x08,
     Word = 0x00,
@@ -20,7 +18,7 @@ pub(super) enum Size {
 
 /// When a jump is taken: the register compared with a number.
 #[derive(Clone, Copy)]
-pub(super) enum If {
+pub(crate) enum If {
     Equal = 0x15,
     NotEqual = 0x55,
     Above = 0x25,
@@ -31,11 +29,11 @@ pub(super) enum If {
 
 /// A place in a program.
 #[derive(Clone, Copy)]
-pub(super) struct Label(usize);
+pub(crate) struct Label(usize);
 
 /// A program under construction.
 #[derive(Default)]
-pub(super) struct Program {
+pub(crate) struct Program {
     words: Vec<u64>,
     labels: Vec<Option<usize>>,
     jumps: Vec<(usize, Label)>,
@@ -52,78 +50,78 @@ impl Program {
         );
     }
     /// A label that is placed later.
-    pub(super) fn label(&mut self) -> Label {
+    pub(crate) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
     /// The next instruction is at this label.
-    pub(super) fn place(&mut self, label: Label) {
+    pub(crate) fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.words.len());
     }
     /// `to = memory[from + offset]`.
-    pub(super) fn load(&mut self, size: Size, to: Register, from: Register, offset: i16) {
+    pub(crate) fn load(&mut self, size: Size, to: Register, from: Register, offset: i16) {
         self.push(0x61 | size as u8, to, from, offset, 0);
     }
     /// `memory[to + offset] = from`.
-    pub(super) fn store(&mut self, size: Size, to: Register, offset: i16, from: Register) {
+    pub(crate) fn store(&mut self, size: Size, to: Register, offset: i16, from: Register) {
         self.push(0x63 | size as u8, to, from, offset, 0);
     }
     /// `memory[to + offset] = number`.
-    pub(super) fn store_number(&mut self, size: Size, to: Register, offset: i16, number: i32) {
+    pub(crate) fn store_number(&mut self, size: Size, to: Register, offset: i16, number: i32) {
         self.push(0x62 | size as u8, to, 0, offset, number);
     }
     /// `memory[to + offset] += from`, atomically, 64 bits.
-    pub(super) fn add_to_memory(&mut self, to: Register, offset: i16, from: Register) {
+    pub(crate) fn add_to_memory(&mut self, to: Register, offset: i16, from: Register) {
         self.push(0xdb, to, from, offset, 0);
     }
     /// `to = from`.
-    pub(super) fn copy(&mut self, to: Register, from: Register) {
+    pub(crate) fn copy(&mut self, to: Register, from: Register) {
         self.push(0xbf, to, from, 0, 0);
     }
     /// `to = number`.
-    pub(super) fn set(&mut self, to: Register, number: i32) {
+    pub(crate) fn set(&mut self, to: Register, number: i32) {
         self.push(0xb7, to, 0, 0, number);
     }
     /// `to += number`.
-    pub(super) fn add(&mut self, to: Register, number: i32) {
+    pub(crate) fn add(&mut self, to: Register, number: i32) {
         self.push(0x07, to, 0, 0, number);
     }
     /// `to += from`.
-    pub(super) fn add_register(&mut self, to: Register, from: Register) {
+    pub(crate) fn add_register(&mut self, to: Register, from: Register) {
         self.push(0x0f, to, from, 0, 0);
     }
     /// `to -= from`.
-    pub(super) fn subtract_register(&mut self, to: Register, from: Register) {
+    pub(crate) fn subtract_register(&mut self, to: Register, from: Register) {
         self.push(0x1f, to, from, 0, 0);
     }
     /// `to &= number`.
-    pub(super) fn and(&mut self, to: Register, number: i32) {
+    pub(crate) fn and(&mut self, to: Register, number: i32) {
         self.push(0x57, to, 0, 0, number);
     }
     /// `to <<= number`.
-    pub(super) fn left(&mut self, to: Register, number: i32) {
+    pub(crate) fn left(&mut self, to: Register, number: i32) {
         self.push(0x67, to, 0, 0, number);
     }
     /// `to >>= number`, without sign.
-    pub(super) fn right(&mut self, to: Register, number: i32) {
+    pub(crate) fn right(&mut self, to: Register, number: i32) {
         self.push(0x77, to, 0, 0, number);
     }
     /// The 16 bits of `to` as network order reads them.
-    pub(super) fn swap_half(&mut self, to: Register) {
+    pub(crate) fn swap_half(&mut self, to: Register) {
         self.push(0xdc, to, 0, 0, 16);
     }
     /// Goes to `label`.
-    pub(super) fn go(&mut self, label: Label) {
+    pub(crate) fn go(&mut self, label: Label) {
         self.jumps.push((self.words.len(), label));
         self.push(0x05, 0, 0, 0, 0);
     }
     /// Goes to `label` if the register compares so with the number.
-    pub(super) fn go_if(&mut self, register: Register, how: If, number: i32, label: Label) {
+    pub(crate) fn go_if(&mut self, register: Register, how: If, number: i32, label: Label) {
         self.jumps.push((self.words.len(), label));
         self.push(how as u8, register, 0, 0, number);
     }
     /// Goes to `label` if the register compares so with another.
-    pub(super) fn go_if_register(
+    pub(crate) fn go_if_register(
         &mut self,
         register: Register,
         how: If,
@@ -134,16 +132,16 @@ impl Program {
         self.push(how as u8 | 0x08, register, other, 0, 0);
     }
     /// `to = ` a map.
-    pub(super) fn map(&mut self, to: Register, map: BorrowedFd<'_>) {
+    pub(crate) fn map(&mut self, to: Register, map: BorrowedFd<'_>) {
         self.push(0x18, to, 1, 0, map.as_raw_fd());
         self.words.push(0);
     }
     /// Calls a helper of the kernel.
-    pub(super) fn call(&mut self, helper: i32) {
+    pub(crate) fn call(&mut self, helper: i32) {
         self.push(0x85, 0, 0, 0, helper);
     }
     /// Ends with what is in register 0.
-    pub(super) fn exit(&mut self) {
+    pub(crate) fn exit(&mut self) {
         self.push(0x95, 0, 0, 0, 0);
     }
     /// The instructions, with every jump resolved.
@@ -160,7 +158,7 @@ impl Program {
     ///
     /// # Errors
     /// When the kernel refuses, with the last lines of what its verifier says.
-    pub(super) fn load_xdp(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn load_xdp(&self) -> io::Result<OwnedFd> {
         const PROGRAM_LOAD: i32 = 5;
         const PROGRAM_TYPE_XDP: u64 = 6;
         let words = self.finish();
@@ -185,6 +183,17 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instructions_are_laid_out_as_the_kernel_reads_them() {
+        let mut program = Program::default();
+        program.load(Size::Word, 2, 1, 16);
+        program.exit();
+        let words = program.finish();
+        // r2 = *(u32 *)(r1 + 16): operation 61, registers 12, offset 0010.
+        assert_eq!(words[0].to_le_bytes(), [0x61, 0x12, 0x10, 0, 0, 0, 0, 0]);
+        assert_eq!(words[1].to_le_bytes(), [0x95, 0, 0, 0, 0, 0, 0, 0]);
+    }
 
     #[test]
     fn jumps_go_to_their_labels() {

@@ -12,7 +12,7 @@ const MAP_NEXT_KEY: i32 = 4;
 
 /// What a map is.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Hash = 1,
     Array = 2,
     Devices = 14,
@@ -21,17 +21,17 @@ pub(super) enum Kind {
 
 /// A map from `K` bytes to `V` bytes.
 #[derive(Debug)]
-pub(super) struct Map<const K: usize, const V: usize>(OwnedFd);
+pub(crate) struct Map<const K: usize, const V: usize>(OwnedFd);
 
 impl<const K: usize, const V: usize> Map<K, V> {
     /// Empty, for at most so many entries.
-    pub(super) fn new(kind: Kind, entries: u32) -> io::Result<Self> {
+    pub(crate) fn new(kind: Kind, entries: u32) -> io::Result<Self> {
         let sizes = (V as u64) | u64::from(entries) << 32;
         let map = bpf_new(MAP_CREATE, &mut [kind as u64 | (K as u64) << 32, sizes])?;
         Ok(Map(map))
     }
     /// For programs.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
     fn change(&self, command: i32, key: &[u8; K], value: u64) -> io::Result<()> {
@@ -39,21 +39,21 @@ impl<const K: usize, const V: usize> Map<K, V> {
         bpf_change(command, &mut [map, key.as_ptr() as u64, value, 0])
     }
     /// Adds or replaces.
-    pub(super) fn insert(&self, key: &[u8; K], value: &[u8; V]) -> io::Result<()> {
+    pub(crate) fn insert(&self, key: &[u8; K], value: &[u8; V]) -> io::Result<()> {
         self.change(MAP_UPDATE, key, value.as_ptr() as u64)
     }
     /// Removes; whether it was there.
-    pub(super) fn remove(&self, key: &[u8; K]) -> bool {
+    pub(crate) fn remove(&self, key: &[u8; K]) -> bool {
         self.change(MAP_DELETE, key, 0).is_ok()
     }
     /// The value of a key.
-    pub(super) fn get(&self, key: &[u8; K]) -> Option<[u8; V]> {
+    pub(crate) fn get(&self, key: &[u8; K]) -> Option<[u8; V]> {
         let mut value = [0; V];
         self.change(MAP_LOOKUP, key, value.as_mut_ptr() as u64).ok()?;
         Some(value)
     }
     /// All keys.
-    pub(super) fn keys(&self) -> Vec<[u8; K]> {
+    pub(crate) fn keys(&self) -> Vec<[u8; K]> {
         let mut keys: Vec<[u8; K]> = Vec::new();
         let (mut last, mut next) = (None::<[u8; K]>, [0; K]);
         loop {

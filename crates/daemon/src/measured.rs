@@ -1,0 +1,46 @@
+//! What benchmarks share: a folder that goes at their end, and the fields of a result.
+
+use crate::Complaint;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// A folder of this process; removed when it is dropped.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(within: &Path, name: &str) -> Result<Folder, Complaint> {
+        let path = within.join(format!("lastmeter-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Folder(path))
+    }
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A result for programs; `peer` is whom it is compared with, and how well that one did.
+pub(crate) fn line(
+    name: &str,
+    value: f64,
+    unit: &str,
+    peer: Option<(&str, f64)>,
+    note: &str,
+) -> Value {
+    json!({
+        "bench": name,
+        "value": value,
+        "unit": unit,
+        "higher_is_better": true,
+        "peer": peer.map(|(peer, _)| peer),
+        "peer_value": peer.map(|(_, other)| other),
+        "ratio": peer.map(|(_, other)| value / other),
+        "hash": null,
+        "note": note,
+    })
+}

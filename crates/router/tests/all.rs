@@ -1,1 +1,0 @@
-//! All tests of a router that need its crate alone.
