@@ -327,13 +327,18 @@ impl Control {
             let lost = match state.link.as_mut().map(|link| link.sync(&[])) {
                 Some(Ok(wrong)) => {
                     wrong.iter().for_each(|why| self.audit("refused", &json!(why)));
-                    false
+                    None
                 }
-                Some(Err(_)) | None => true,
+                Some(Err(error)) => Some(error.to_string()),
+                None => Some("it cannot be reached".to_owned()),
             };
-            if lost && !self.ended() {
-                self.audit("port processor", &json!("ended; starting another"));
-                state.link = connect(&self.run, start).ok();
+            if let Some(why) = lost.filter(|_| !self.ended()) {
+                self.audit("port processor", &json!(format!("ended ({why}); starting another")));
+                let started = connect(&self.run, start);
+                if let Err(why) = &started {
+                    self.audit("port processor", &json!(why));
+                }
+                state.link = started.ok();
                 state.started += 1;
                 let mut all = vec![Command::Begin, Command::Configure(state.text.clone())];
                 state.rib.all(&mut all);

@@ -31,6 +31,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Frames that each port has to receive into.
 const RECEIVING: usize = 1024;
+/// Ports that another has are tried for so long.
+const HELD_BY_OTHERS: std::time::Duration = std::time::Duration::from_secs(2);
 /// Packets of a queue whose port says nothing.
 const QUEUE: u64 = 1000;
 /// The longest file of filters.
@@ -119,10 +121,8 @@ pub fn run(
         shared.set_port(number as u32, *index).map_err(said("the ports' table"))?;
     }
     let (setup, running) = set_up(&config, None, folder, &host)?;
-    let mut frames = Frames::new(config.frames + indices.len() * RECEIVING * 2)
-        .map_err(said("memory for frames"))?;
-    let sockets = dataplane::frames::open(&mut frames, &shared, &interfaces, RECEIVING)
-        .map_err(said("opening the ports (are you root?)"))?;
+    let count = config.frames + interfaces.len() * RECEIVING * 2;
+    let (frames, sockets) = open(count, &shared, &interfaces)?;
     let tables = Tables::new();
     let (v4, v6) = tables.readers();
     let (changes, from_changes) = channel();
@@ -184,6 +184,28 @@ pub fn run(
     let _ = kernel.join();
     let _ = std::fs::remove_file(socket);
     Ok(())
+}
+
+/// Opens the ports. One that was killed a moment ago may still hold them.
+fn open(
+    count: usize,
+    shared: &Shared,
+    interfaces: &[(u32, [u8; 6])],
+) -> Result<(Frames, Vec<dataplane::Socket>), String> {
+    let began = std::time::Instant::now();
+    loop {
+        let mut frames = Frames::new(count).map_err(|error| format!("memory: {error}"))?;
+        match dataplane::frames::open(&mut frames, shared, interfaces, RECEIVING) {
+            Ok(sockets) => return Ok((frames, sockets)),
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ResourceBusy
+                    && began.elapsed() < HELD_BY_OTHERS =>
+            {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            Err(error) => return Err(format!("opening the ports (are you root?): {error}")),
+        }
+    }
 }
 
 /// Queues, filters and plugins as the file says. What has not changed since `before` is kept.
