@@ -28,7 +28,8 @@ impl Link {
         commands.iter().try_for_each(|command| message::write(&mut self.writer, command))?;
         self.writer.flush()
     }
-    /// Sends, and waits until all is in effect; what the port processor could not do, of this and of what was sent before.
+    /// Sends, and waits until all is in effect; what the port processor could not do, of this and of what was sent
+    /// before.
     ///
     /// # Errors
     /// If it is gone.

@@ -155,8 +155,8 @@ impl Shared {
             self.flows.remove(&key);
         }
     }
-    /// Attaches the program to interface `index` of this namespace, whose address is `mac`, with `socket` for what the port processor does, for
-    /// the lifetime of what it returns.
+    /// Attaches the program to interface `index` of this namespace, whose address is `mac`, with `socket` for what
+    /// the port processor does, for the lifetime of what it returns.
     ///
     /// # Errors
     /// When the kernel refuses.

@@ -221,8 +221,8 @@ pub(crate) fn tap_offloads(fd: BorrowedFd<'_>, flags: libc::c_ulong) -> io::Resu
     Ok(())
 }
 
-/// Binds an AF_XDP socket to queue 0 of interface `index`, in one of its modes; with the memory of `other`, if that is its
-/// mode.
+/// Binds an AF_XDP socket to queue 0 of interface `index`, in one of its modes; with the memory of `other`, if that
+/// is its mode.
 pub(crate) fn bind_xdp(
     fd: BorrowedFd<'_>,
     index: u32,

@@ -88,8 +88,8 @@ pub(crate) fn rings(fd: BorrowedFd<'_>) -> io::Result<Rings> {
     })
 }
 
-/// Frames that a socket lost since it was opened: for want of room or of frames to receive into; and descriptors that the
-/// kernel refused.
+/// Frames that a socket lost since it was opened: for want of room or of frames to receive into; and descriptors
+/// that the kernel refused.
 pub(crate) fn lost(fd: BorrowedFd<'_>) -> (u64, u64) {
     // `struct xdp_statistics`: dropped, bad descriptors (two), receive ring full, fill ring empty, send ring empty.
     let Ok((found, _)) = words::<12>(fd, SOL_XDP, STATISTICS) else { return (0, 0) };
