@@ -114,6 +114,12 @@ impl Access {
             },
         )
     }
+    /// Whose token it is, where a proof of it was shown and not the token. `proves` is asked about each.
+    pub fn matching(&self, proves: impl Fn(&str) -> bool) -> Option<String> {
+        let proved = |client: &Client| client.token.as_deref().is_some_and(&proves);
+        let mut clients = self.table.clients.iter();
+        clients.find(|(_, client)| proved(client)).map(|(name, _)| name.clone())
+    }
     /// What policies see as the number of a client: its own, or its place among the names.
     pub fn number(&self, name: &str) -> u32 {
         let place = self.table.clients.keys().position(|own| own == name).unwrap_or(0);

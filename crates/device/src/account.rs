@@ -88,6 +88,11 @@ impl Account {
         let last = number.is_multiple_of(self.every).then(Instant::now);
         Lap { last, service: [0; STAGES_MAX] }
     }
+    /// A request that has waited since an instant, whoever counted the time until now.
+    pub fn begin_at(&self, since: Option<Instant>) -> Lap {
+        let lap = self.begin();
+        Lap { last: lap.last.and(since).or(lap.last), ..lap }
+    }
     /// It was answered, and carried so many bytes.
     pub fn end(&self, lap: Lap, bytes: u64) {
         self.done.fetch_add(1, Relaxed);

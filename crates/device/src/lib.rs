@@ -9,3 +9,5 @@
 pub mod access;
 pub mod account;
 pub mod disk;
+pub mod display;
+mod link;

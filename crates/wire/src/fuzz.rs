@@ -16,7 +16,7 @@ use crate::internet::checksum::{self, Sum};
 use crate::internet::embedded::Embedded;
 use crate::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use crate::routes::{self, ROUTES_MAX, Routes};
-use crate::{atp, dtp, jetstream, myrinet, nbd, netlink, token};
+use crate::{atp, dtp, jetstream, myrinet, nbd, netlink, rfb, token};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 
 /// One entry point.
@@ -59,6 +59,7 @@ targets!(
     fuzz_myrinet,
     fuzz_nbd,
     fuzz_netlink,
+    fuzz_rfb,
     fuzz_token,
     fuzz_ethernet,
     fuzz_arp,
@@ -346,6 +347,20 @@ pub fn fuzz_nbd(input: &[u8]) {
     if let Ok((name, queries)) = nbd::contexts(input) {
         let len: usize = queries.iter().map(|query| 4 + query.len()).sum();
         assert_eq!(8 + name.len() + len, input.len());
+    }
+}
+
+/// Messages of RFB: what parses is emitted and parsed to the same.
+pub fn fuzz_rfb(input: &[u8]) {
+    if let Ok(Some((message, len))) = rfb::Message::parse(input) {
+        assert!(len <= input.len());
+        let again = message.emit();
+        assert_eq!(rfb::Message::parse(&again), Ok(Some((message, again.len()))));
+    }
+    if let Some(Ok((init, _))) = input.first_chunk().map(rfb::Init::parse) {
+        let mut bytes = Vec::new();
+        init.format.put(init.format.pixel(0x0080_4020), &mut bytes);
+        assert_eq!(bytes.len(), init.format.len());
     }
 }
 

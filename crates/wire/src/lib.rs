@@ -13,6 +13,7 @@ pub mod control;
 pub mod crc;
 pub mod dtp;
 mod error;
+pub mod framebuffer;
 pub mod fuzz;
 pub mod internet;
 pub mod jetstream;
@@ -20,6 +21,7 @@ pub mod myrinet;
 pub mod nbd;
 pub mod netlink;
 pub mod print;
+pub mod rfb;
 pub mod routes;
 pub mod token;
 

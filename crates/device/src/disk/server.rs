@@ -23,14 +23,15 @@ use super::medium::Medium;
 use super::nbd::{self, Disk, End, STAGES};
 use crate::access::{Access, Client, Table};
 use crate::account::Account;
+use crate::link::{Patient, Stream};
 use lastmeter_base::{Bytes, Quantity};
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
 use lastmeter_plugin::setting::Setting;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufReader, BufWriter};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -202,49 +203,6 @@ impl Drop for Server {
     }
 }
 
-/// A connection that can give up.
-trait Stream: Read + Write + Send + 'static {
-    /// Reads and writes end with an error after so long; never, if absent.
-    fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()>;
-}
-
-impl Stream for TcpStream {
-    fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()> {
-        self.set_read_timeout(after)?;
-        self.set_write_timeout(after)
-    }
-}
-
-impl Stream for UnixStream {
-    fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()> {
-        self.set_read_timeout(after)?;
-        self.set_write_timeout(after)
-    }
-}
-
-/// The reading half of a connection whose client has until an instant to choose its disk, however it spreads its bytes.
-struct Patient<S> {
-    stream: S,
-    until: Option<Instant>,
-    chosen: Arc<AtomicBool>,
-}
-
-impl<S: Stream> Read for Patient<S> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if let Some(until) = self.until {
-            let left = until.saturating_duration_since(Instant::now());
-            let chosen = self.chosen.load(Ordering::Relaxed);
-            match (chosen, left.is_zero()) {
-                (true, _) => self.until = None,
-                (false, true) => return Err(io::ErrorKind::TimedOut.into()),
-                (false, false) => {}
-            }
-            self.stream.set_timeouts((!chosen).then_some(left))?;
-        }
-        self.stream.read(bytes)
-    }
-}
-
 /// A thread for a client, unless there are too many.
 fn begin<S: Stream>(
     disk: &Arc<Disk>,
@@ -260,8 +218,7 @@ fn begin<S: Stream>(
     let (disk, counted, tell) = (disk.clone(), clients.clone(), tell.clone());
     let session = move || {
         let chosen = Arc::<AtomicBool>::default();
-        let until = Some(Instant::now() + PATIENCE);
-        let reader = Patient { stream, until, chosen: chosen.clone() };
+        let reader = Patient::new(stream, Instant::now() + PATIENCE, chosen.clone());
         let mut reader = BufReader::with_capacity(BUFFER, reader);
         let mut writer = BufWriter::with_capacity(BUFFER, writer);
         let ready = || chosen.store(true, Ordering::Relaxed);
@@ -278,30 +235,6 @@ fn begin<S: Stream>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A client that sends a byte now and then is given up when its time is over, not when it pauses.
-    #[test]
-    fn a_client_that_dawdles_is_given_up() {
-        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
-        let (chosen, now) = (Arc::<AtomicBool>::default(), Instant::now());
-        let until = Some(now + Duration::from_millis(100));
-        let mut patient = Patient { stream: ours, until, chosen: chosen.clone() };
-        let dawdler = std::thread::spawn(move || {
-            while theirs.write_all(&[0]).is_ok() && now.elapsed() < Duration::from_secs(5) {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        });
-        let mut byte = [0];
-        while patient.read(&mut byte).is_ok() {
-            assert!(now.elapsed() < Duration::from_secs(2), "it is never given up");
-        }
-        assert!(now.elapsed() >= Duration::from_millis(100));
-        // Once it has chosen, it may pause as long as it likes.
-        chosen.store(true, Ordering::Relaxed);
-        assert!(patient.read(&mut byte).is_ok() && patient.until.is_none());
-        drop(patient);
-        dawdler.join().expect("ended");
-    }
 
     #[test]
     fn a_disk_without_clients_is_not_offered_to_the_network() {

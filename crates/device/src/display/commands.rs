@@ -1,0 +1,301 @@
+//! Programs that draw, with framebuffer commands (`wire::framebuffer`) over TCP or a Unix socket; and their side of it.
+
+use super::encoding::{from_jpeg, rect};
+use super::gate::{Display, Gate, Refusal};
+use super::screen::Event;
+use crate::access::ANYONE;
+use lastmeter_plugin::request::{Rect, framebuffer as operation};
+use lastmeter_wire::framebuffer::{
+    ANSWER, ANSWERED, DATA_MAX, GREETING, HEADER_LEN, Header, Operation, pixels, status,
+};
+use lastmeter_wire::rfb::Area;
+use std::io::{self, BufReader, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+fn words(error: &io::Error) -> String {
+    format!("the connection ended: {error}")
+}
+
+/// Reads so many bytes; memory grows as they arrive.
+fn fill(reader: &mut impl Read, len: usize, data: &mut Vec<u8>) -> io::Result<()> {
+    data.clear();
+    let found = reader.by_ref().take(len as u64).read_to_end(data)?;
+    if found < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+}
+
+/// Serves a program until it goes. `ready` is called once it has said who it is.
+///
+/// # Errors
+/// Why it ended, if not well.
+pub fn serve(
+    display: &Display,
+    reader: impl Read,
+    writer: impl Write + Send + 'static,
+    ready: impl FnOnce(),
+) -> Result<(), String> {
+    /// Bytes that are read at once.
+    const BUFFER: usize = 256 << 10;
+    let mut reader = BufReader::with_capacity(BUFFER, reader);
+    let writer = Arc::new(Mutex::new(io::BufWriter::new(writer)));
+    let say = |bytes: &[&[u8]]| {
+        let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes.iter().try_for_each(|part| writer.write_all(part)).map_err(|error| words(&error))
+    };
+    let flush = || {
+        let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.flush().map_err(|error| words(&error))
+    };
+    let mut greeting = [0; GREETING.len() + 1];
+    reader.read_exact(&mut greeting).map_err(|error| words(&error))?;
+    if greeting[..GREETING.len()] != GREETING {
+        return Err("no program that draws: it did not begin with LMFB and version 1".to_owned());
+    }
+    let mut data = Vec::new();
+    fill(&mut reader, greeting[GREETING.len()].into(), &mut data).map_err(|error| words(&error))?;
+    let token = String::from_utf8_lossy(&data).into_owned();
+    let client = match token.as_str() {
+        "" => display.access.client(ANYONE).map(|_| ANYONE),
+        token => display.access.shown(token),
+    };
+    let Some(client) = client else {
+        say(&[&[1]])?;
+        flush()?;
+        return Err("a program showed no known token".to_owned());
+    };
+    let mut gate = Gate::new(display, client)?;
+    let (w, h) = (gate.region.w.to_be_bytes(), gate.region.h.to_be_bytes());
+    say(&[&[0], &w, &h])?;
+    flush()?;
+    ready();
+    loop {
+        let mut head = [0; HEADER_LEN];
+        if reader.buffer().is_empty() {
+            flush()?;
+        }
+        match reader.read_exact(&mut head) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(words(&error)),
+        }
+        let mut lap = display.commands.begin();
+        let header = Header::parse(&head);
+        if header.length as usize > DATA_MAX {
+            return Err(format!("a command with more than {DATA_MAX} bytes"));
+        }
+        fill(&mut reader, header.length as usize, &mut data).map_err(|error| words(&error))?;
+        lap.served(0);
+        if header.operation == Operation::LISTEN {
+            let may = display.input.iter().any(|name| name == client);
+            say(&[&header.answer(u8::from(!may), 0).emit()])?;
+            if may {
+                listen(display, &writer, gate.number);
+            }
+            display.commands.end(lap, 0);
+            continue;
+        }
+        let done = carry_out(display, &mut gate, &header, &data, &mut lap);
+        let answer = match &done {
+            Ok((state, back)) => (*state, back.as_slice()),
+            Err(Refusal::Denied(_)) => (status::DENIED, &[][..]),
+            Err(Refusal::Outside) => (status::INVALID, &[][..]),
+        };
+        match &done {
+            Ok((_, back)) => display.commands.end(lap, (data.len() + back.len()) as u64),
+            Err(refusal) => display.commands.refuse(refusal.words()),
+        }
+        if header.flags & ANSWER != 0 || header.operation == Operation::READ {
+            say(&[&header.answer(answer.0, answer.1.len() as u32).emit(), answer.1])?;
+        }
+    }
+}
+
+/// Does what a command asks for, as far as it may: how it ended, and what it reads.
+fn carry_out(
+    display: &Display,
+    gate: &mut Gate<'_>,
+    header: &Header,
+    data: &[u8],
+    lap: &mut crate::account::Lap,
+) -> Result<(u8, Vec<u8>), Refusal> {
+    let asked = rect(header.area);
+    let count = usize::from(asked.w) * usize::from(asked.h);
+    let word = || data.first_chunk::<4>().copied().ok_or(Refusal::Outside);
+    let (number, from, value, length) = match header.operation {
+        Operation::SYNC => return Ok((status::DONE, Vec::new())),
+        Operation::READ => (operation::UPDATE, (0, 0), 0, 0),
+        Operation::PUT | Operation::BLEND => (operation::DRAW, (0, 0), 0, 4 * count),
+        Operation::JPEG => (operation::DRAW, (0, 0), 1, data.len()),
+        Operation::FILL => (operation::FILL, (0, 0), u32::from_le_bytes(word()?), 4),
+        Operation::COPY => {
+            let [a, b, c, d] = word()?;
+            let from = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            (operation::COPY, from, 0, 4)
+        }
+        _ => return Err(Refusal::Outside),
+    };
+    if data.len() != length {
+        return Err(Refusal::Outside);
+    }
+    let allowed = gate.ask(number, asked, from, value, data);
+    lap.served(1);
+    let (at, from) = allowed?;
+    let screen = &display.screen;
+    let mut back = Vec::new();
+    // Where what is allowed lies inside what was asked for; a policy that moves a command moves all of it.
+    let own = gate.own(at);
+    let whole = (at.w, at.h) == (asked.w, asked.h);
+    let offset = match whole {
+        true => (0, 0),
+        false => (own.x.saturating_sub(asked.x), own.y.saturating_sub(asked.y)),
+    };
+    match header.operation {
+        Operation::READ => {
+            back.reserve(4 * count);
+            screen.read(at).iter().for_each(|pixel| back.extend(pixel.to_le_bytes()));
+        }
+        Operation::PUT => screen.put(at, part(pixels(data), asked, offset, at)),
+        Operation::BLEND => screen.blend(at, part(pixels(data), asked, offset, at)),
+        Operation::JPEG => {
+            let decoded = from_jpeg(data, asked.w.into(), asked.h.into());
+            let decoded = decoded.map_err(|_| Refusal::Outside)?;
+            screen.put(at, part(decoded.into_iter(), asked, offset, at));
+        }
+        Operation::FILL => screen.fill(at, value),
+        _ => screen.copy(at, from),
+    }
+    lap.served(2);
+    Ok((if whole { status::DONE } else { status::CLIPPED }, back))
+}
+
+/// The words of a part that begins at `offset` inside of what was asked for.
+fn part(
+    words: impl Iterator<Item = u32>,
+    asked: Rect,
+    offset: (u16, u16),
+    part: Rect,
+) -> impl Iterator<Item = u32> {
+    let (width, left) = (usize::from(asked.w).max(1), usize::from(offset.0));
+    let columns = left..left + usize::from(part.w);
+    let skipped = usize::from(offset.1) * width;
+    words
+        .skip(skipped)
+        .enumerate()
+        .filter(move |(at, _)| columns.contains(&(at % width)))
+        .map(|(_, word)| word)
+}
+
+/// Sends events from now on, on a thread of their own, until the program goes.
+fn listen(display: &Display, writer: &Arc<Mutex<impl Write + Send + 'static>>, tag: u32) {
+    let (events, writer) = (display.screen.listen(), Arc::downgrade(writer));
+    std::thread::spawn(move || {
+        for event in events {
+            let Some(writer) = writer.upgrade() else { return };
+            let (header, data) = told(&event, tag);
+            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let sent = writer.write_all(&header.emit()).and_then(|()| writer.write_all(&data));
+            if sent.and_then(|()| writer.flush()).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// An event as it is sent.
+fn told(event: &Event, tag: u32) -> (Header, Vec<u8>) {
+    let (kind, (x, y), data) = match event {
+        Event::Key { down, key, client } => {
+            let head = [u8::from(*down), 0, 0, 0];
+            (Operation::KEY, (0, 0), [head, key.to_be_bytes(), client.to_be_bytes()].concat())
+        }
+        Event::Pointer { buttons, at, client } => {
+            (Operation::POINTER, *at, [[*buttons, 0, 0, 0], client.to_be_bytes()].concat())
+        }
+        Event::Cut(text) => (Operation::CUT, (0, 0), text.clone()),
+    };
+    let operation = Operation(kind.0 | ANSWERED);
+    let area = Area { x, y, w: 1, h: 1 };
+    let length = data.len() as u32;
+    (Header { operation, flags: 0, tag: tag as u16, area, length }, data)
+}
+
+/// A program's side.
+pub struct Program<S: Read + Write> {
+    stream: BufReader<S>,
+    /// Width and height of its screen.
+    pub size: (u16, u16),
+    tag: u16,
+    waiting: Vec<u8>,
+}
+
+impl<S: Read + Write> Program<S> {
+    /// Greets; an empty token is none.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn greet(mut stream: S, token: &str) -> Result<Program<S>, String> {
+        let len = u8::try_from(token.len()).map_err(|_| "a token has at most 255 bytes")?;
+        let greeting = [&GREETING[..], &[len], token.as_bytes()].concat();
+        stream.write_all(&greeting).map_err(|error| words(&error))?;
+        let mut stream = BufReader::new(stream);
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer[..1]).map_err(|error| words(&error))?;
+        if answer[0] != 0 {
+            return Err("the display knows no such token".to_owned());
+        }
+        stream.read_exact(&mut answer[1..]).map_err(|error| words(&error))?;
+        let short = |at: usize| u16::from_be_bytes([answer[at], answer[at + 1]]);
+        let size = (short(1), short(3));
+        Ok(Program { stream, size, tag: 0, waiting: Vec::new() })
+    }
+    /// Adds a command to those that are sent next.
+    pub fn add(&mut self, operation: Operation, at: Rect, data: &[u8]) {
+        self.queue(operation, 0, at, data);
+    }
+    fn queue(&mut self, operation: Operation, flags: u8, at: Rect, data: &[u8]) {
+        self.tag = self.tag.wrapping_add(1);
+        let area = super::encoding::area(at);
+        let header = Header { operation, flags, tag: self.tag, area, length: data.len() as u32 };
+        self.waiting.extend(header.emit());
+        self.waiting.extend_from_slice(data);
+    }
+    /// Sends what was added.
+    ///
+    /// # Errors
+    /// If the connection ended.
+    pub fn send(&mut self) -> Result<(), String> {
+        let sent = self.stream.get_mut().write_all(&self.waiting);
+        self.waiting.clear();
+        sent.map_err(|error| words(&error))
+    }
+    /// Sends what was added and this, and waits for its answer: how it ended, and what was read.
+    ///
+    /// # Errors
+    /// If the connection ended.
+    pub fn ask(
+        &mut self,
+        operation: Operation,
+        at: Rect,
+        data: &[u8],
+    ) -> Result<(u8, Vec<u8>), String> {
+        self.queue(operation, ANSWER, at, data);
+        self.send()?;
+        loop {
+            let (header, data) = self.next()?;
+            if header.operation.0 == operation.0 | ANSWERED && header.tag == self.tag {
+                return Ok((header.flags, data));
+            }
+        }
+    }
+    /// The next answer or event.
+    ///
+    /// # Errors
+    /// If the connection ended.
+    pub fn next(&mut self) -> Result<(Header, Vec<u8>), String> {
+        let (mut head, mut data) = ([0; HEADER_LEN], Vec::new());
+        self.stream.read_exact(&mut head).map_err(|error| words(&error))?;
+        let header = Header::parse(&head);
+        let len = (header.length as usize).min(DATA_MAX);
+        fill(&mut self.stream, len, &mut data).map_err(|error| words(&error))?;
+        Ok((header, data))
+    }
+}

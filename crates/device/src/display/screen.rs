@@ -1,0 +1,363 @@
+//! The framebuffer: drawn on by several programs, seen by several viewers. A pixel is `0x00RRGGBB`.
+
+use super::damage::{Copy, Damage, TILE};
+use lastmeter_plugin::request::Rect;
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+/// The most pixels along a side.
+pub const SIDE_MAX: u16 = 8192;
+
+/// What a viewer did, for the programs that listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A key moved.
+    Key {
+        /// Down.
+        down: bool,
+        /// X's number of its symbol.
+        key: u32,
+        /// Whose viewer.
+        client: u32,
+    },
+    /// The pointer moved, or its buttons.
+    Pointer {
+        /// A bit each.
+        buttons: u8,
+        /// Where on the screen.
+        at: (u16, u16),
+        /// Whose viewer.
+        client: u32,
+    },
+    /// Text on the clipboard.
+    Cut(Vec<u8>),
+}
+
+struct Pixels {
+    w: u16,
+    h: u16,
+    words: Vec<u32>,
+}
+
+/// A viewer, as the screen knows it.
+pub struct Watcher {
+    /// The part of the screen that it has.
+    pub seen: Rect,
+    state: Mutex<State>,
+    /// Readable when there is something to see.
+    wake: OwnedFd,
+}
+
+struct State {
+    damage: Damage,
+    /// When the oldest damage happened.
+    since: Option<Instant>,
+    /// The eventfd has been written since it was last waited for.
+    woken: bool,
+}
+
+/// What a viewer is to be shown.
+#[derive(Default)]
+pub struct Update {
+    /// First.
+    pub copy: Option<Copy>,
+    /// Then.
+    pub rects: Vec<Rect>,
+    /// Pixels of the rectangles, one after another.
+    pub pixels: Vec<u32>,
+    /// When the oldest of it was drawn.
+    pub since: Option<Instant>,
+}
+
+impl Update {
+    /// Whether there is nothing to show.
+    pub fn is_empty(&self) -> bool {
+        self.copy.is_none() && self.rects.is_empty()
+    }
+}
+
+/// The framebuffer.
+pub struct Screen {
+    pixels: RwLock<Pixels>,
+    watchers: Mutex<Vec<Arc<Watcher>>>,
+    listeners: Mutex<Vec<std::sync::mpsc::SyncSender<Event>>>,
+}
+
+impl Screen {
+    /// A black one.
+    ///
+    /// # Errors
+    /// If a side has no pixels or too many.
+    pub fn new(w: u16, h: u16) -> Result<Screen, String> {
+        if w == 0 || h == 0 || w > SIDE_MAX || h > SIDE_MAX {
+            return Err(format!("{w} by {h}: a screen has 1 to {SIDE_MAX} pixels along each side"));
+        }
+        let words = vec![0; usize::from(w) * usize::from(h)];
+        Ok(Screen {
+            pixels: RwLock::new(Pixels { w, h, words }),
+            watchers: Mutex::default(),
+            listeners: Mutex::default(),
+        })
+    }
+    /// All of it.
+    pub fn whole(&self) -> Rect {
+        let pixels = self.pixels.read().unwrap_or_else(PoisonError::into_inner);
+        Rect { x: 0, y: 0, w: pixels.w, h: pixels.h }
+    }
+    /// A viewer of `seen`, which has not seen anything yet.
+    ///
+    /// # Errors
+    /// When the system has no more descriptors.
+    pub fn watch(&self, seen: Rect) -> std::io::Result<Arc<Watcher>> {
+        let seen = seen.meet(self.whole());
+        let damage = Damage::all(seen);
+        let state = State { damage, since: Some(Instant::now()), woken: false };
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let watcher = Arc::new(Watcher { seen, state: Mutex::new(state), wake });
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.push(watcher.clone());
+        Ok(watcher)
+    }
+    /// The viewer has gone.
+    pub fn forget(&self, watcher: &Arc<Watcher>) {
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|other| !Arc::ptr_eq(other, watcher));
+    }
+    /// Events for a program, from now on. One that does not take them misses some.
+    pub fn listen(&self) -> std::sync::mpsc::Receiver<Event> {
+        /// Events that may wait.
+        const WAITING_MAX: usize = 1024;
+        let (sender, receiver) = std::sync::mpsc::sync_channel(WAITING_MAX);
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.push(sender);
+        receiver
+    }
+    /// Tells all programs that listen.
+    pub fn tell(&self, event: &Event) {
+        use std::sync::mpsc::TrySendError::Disconnected;
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|to| !matches!(to.try_send(event.clone()), Err(Disconnected(_))));
+    }
+    fn damaged(&self, mark: impl Fn(&mut Damage)) {
+        for watcher in self.watchers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let mut state = watcher.state.lock().unwrap_or_else(PoisonError::into_inner);
+            mark(&mut state.damage);
+            state.since.get_or_insert_with(Instant::now);
+            if !std::mem::replace(&mut state.woken, true) {
+                let _ = rustix::io::write(&watcher.wake, &1u64.to_ne_bytes());
+            }
+        }
+    }
+    /// Replaces pixels by `words`, row by row. Only what differs is seen as changed. `rect` is on the screen and has as
+    /// many pixels as there are words.
+    pub fn put(&self, rect: Rect, words: impl Iterator<Item = u32>) {
+        self.mix(rect, words, |_, new| new & 0x00ff_ffff);
+    }
+    /// Mixes `words` in, each with the share in its highest byte.
+    pub fn blend(&self, rect: Rect, words: impl Iterator<Item = u32>) {
+        self.mix(rect, words, |old, new| {
+            let share = new >> 24;
+            (0..3).fold(0, |mixed, at| {
+                let part = |pixel: u32| pixel >> (8 * at) & 255;
+                let sum = part(new) * share + part(old) * (255 - share);
+                mixed | (sum + 127) / 255 << (8 * at)
+            })
+        });
+    }
+    /// Gives pixels one colour.
+    pub fn fill(&self, rect: Rect, colour: u32) {
+        let count = usize::from(rect.w) * usize::from(rect.h);
+        self.put(rect, std::iter::repeat_n(colour, count));
+    }
+    fn mix(&self, rect: Rect, mut words: impl Iterator<Item = u32>, mix: impl Fn(u32, u32) -> u32) {
+        let mut pixels = self.pixels.write().unwrap_or_else(PoisonError::into_inner);
+        let whole = Rect { x: 0, y: 0, w: pixels.w, h: pixels.h };
+        assert!(rect.within(whole), "drawn on the screen");
+        if rect.is_empty() {
+            return;
+        }
+        let (width, tile) = (usize::from(pixels.w), usize::from(TILE));
+        // Columns of tiles that changed in this row of tiles.
+        let (first, last) = (usize::from(rect.x) / tile, usize::from(rect.x + rect.w - 1) / tile);
+        let mut changed = vec![false; last - first + 1];
+        let mut bands: Vec<Rect> = Vec::new();
+        for y in rect.y..rect.y + rect.h {
+            let start = usize::from(y) * width + usize::from(rect.x);
+            let row = &mut pixels.words[start..start + usize::from(rect.w)];
+            let mut x = usize::from(rect.x);
+            let mut rest = row;
+            for changed in &mut changed {
+                let len = (tile - x % tile).min(rest.len());
+                let (part, more) = rest.split_at_mut(len);
+                let mut differs = 0;
+                for pixel in part {
+                    let Some(word) = words.next() else { break };
+                    let new = mix(*pixel, word);
+                    differs |= new ^ *pixel;
+                    *pixel = new;
+                }
+                *changed |= differs != 0;
+                x += len;
+                rest = more;
+            }
+            let ends = (y + 1) % TILE == 0 || y + 1 == rect.y + rect.h;
+            if ends {
+                let top = (y / TILE * TILE).max(rect.y);
+                for (column, changed) in changed.iter_mut().enumerate() {
+                    if std::mem::take(changed) {
+                        let left = ((first + column) * tile) as u16;
+                        bands.push(Rect { x: left, y: top, w: TILE, h: y + 1 - top }.meet(rect));
+                    }
+                }
+            }
+        }
+        if !bands.is_empty() {
+            self.damaged(|damage| bands.iter().for_each(|rect| damage.change(*rect)));
+        }
+    }
+    /// Copies pixels to `rect` from `from`; both are on the screen, and may overlap.
+    pub fn copy(&self, rect: Rect, from: (u16, u16)) {
+        let mut pixels = self.pixels.write().unwrap_or_else(PoisonError::into_inner);
+        let whole = Rect { x: 0, y: 0, w: pixels.w, h: pixels.h };
+        let source = Rect { x: from.0, y: from.1, ..rect };
+        assert!(rect.within(whole) && source.within(whole), "copied on the screen");
+        let by = (i32::from(rect.x) - i32::from(from.0), i32::from(rect.y) - i32::from(from.1));
+        if rect.is_empty() || by == (0, 0) {
+            return;
+        }
+        let width = usize::from(pixels.w);
+        let place = |x: u16, y: u16| usize::from(y) * width + usize::from(x);
+        let mut row = |line: u16| {
+            let start = place(from.0, from.1 + line);
+            let to = place(rect.x, rect.y + line);
+            pixels.words.copy_within(start..start + usize::from(rect.w), to);
+        };
+        if by.1 > 0 {
+            (0..rect.h).rev().for_each(&mut row)
+        } else {
+            (0..rect.h).for_each(&mut row)
+        }
+        self.damaged(|damage| damage.copied(rect, by));
+    }
+    /// The pixels of a rectangle, row by row; what is outside the screen is left out.
+    pub fn read(&self, rect: Rect) -> Vec<u32> {
+        let pixels = self.pixels.read().unwrap_or_else(PoisonError::into_inner);
+        let mut words = Vec::new();
+        pixels.read(rect, &mut words);
+        words
+    }
+    /// What of `part` a viewer has not seen, in its copy of now. Call it when [`Watcher::waits`] said so.
+    pub fn update(&self, watcher: &Watcher, part: Rect, copies: bool, update: &mut Update) {
+        let pixels = self.pixels.read().unwrap_or_else(PoisonError::into_inner);
+        let mut state = watcher.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (update.copy, update.rects) = state.damage.take(part, copies);
+        update.since = state.since.take();
+        if !state.damage.is_empty(watcher.seen) {
+            state.since = update.since;
+        }
+        update.pixels.clear();
+        for rect in &update.rects {
+            pixels.read(*rect, &mut update.pixels);
+        }
+    }
+}
+
+impl Pixels {
+    fn read(&self, rect: Rect, words: &mut Vec<u32>) {
+        let rect = rect.meet(Rect { x: 0, y: 0, w: self.w, h: self.h });
+        words.reserve(usize::from(rect.w) * usize::from(rect.h));
+        for y in rect.y..rect.y + rect.h {
+            let start = usize::from(y) * usize::from(self.w) + usize::from(rect.x);
+            words.extend_from_slice(&self.words[start..start + usize::from(rect.w)]);
+        }
+    }
+}
+
+impl Watcher {
+    /// All of this part is to be shown again.
+    pub fn again(&self, part: Rect) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.damage.change(part);
+        state.since.get_or_insert_with(Instant::now);
+    }
+    /// When the oldest of what the viewer has not seen was drawn.
+    pub fn since(&self) -> Option<Instant> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).since
+    }
+    /// Whether there is anything to see in this part.
+    pub fn waits(&self, part: Rect) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        !state.damage.is_empty(part)
+    }
+    /// What becomes readable when something is drawn.
+    pub fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+    /// From now on it becomes readable again.
+    pub fn rest(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut state.woken) {
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rect(x: u16, y: u16, w: u16, h: u16) -> Rect {
+        Rect { x, y, w, h }
+    }
+
+    #[test]
+    fn what_did_not_change_is_not_shown_again() {
+        let screen = Screen::new(100, 60).expect("a screen");
+        let watcher = screen.watch(screen.whole()).expect("a viewer");
+        let mut update = Update::default();
+        screen.update(&watcher, screen.whole(), true, &mut update);
+        assert_eq!(update.pixels.len(), 6000);
+        assert!(!watcher.waits(screen.whole()));
+        screen.fill(rect(0, 0, 100, 60), 0);
+        assert!(!watcher.waits(screen.whole()), "it was black before");
+        screen.fill(rect(20, 20, 10, 10), 7);
+        assert!(watcher.waits(screen.whole()));
+        screen.update(&watcher, screen.whole(), true, &mut update);
+        assert_eq!(update.rects, [rect(16, 16, 16, 16)]);
+        assert_eq!(update.pixels.iter().filter(|pixel| **pixel == 7).count(), 100);
+    }
+
+    #[test]
+    fn colours_mix() {
+        let screen = Screen::new(2, 1).expect("a screen");
+        screen.fill(screen.whole(), 0x0000_ff80);
+        screen.blend(screen.whole(), [0xffff_0000, 0x80ff_0000].into_iter());
+        assert_eq!(screen.read(screen.whole()), [0x00ff_0000, 0x0080_7f40]);
+    }
+
+    #[test]
+    fn copies_may_overlap() {
+        for (to, from) in [((1, 1), (0, 0)), ((0, 0), (1, 1)), ((1, 0), (0, 0)), ((0, 0), (1, 0))] {
+            let screen = Screen::new(4, 4).expect("a screen");
+            screen.put(screen.whole(), 0..16);
+            screen.copy(rect(to.0, to.1, 3, 3), from);
+            let pixels = screen.read(rect(to.0, to.1, 3, 3));
+            let expected: Vec<u32> = (0..3)
+                .flat_map(|y| (0..3).map(move |x| (x, y)))
+                .map(|(x, y)| u32::from(from.1 + y) * 4 + u32::from(from.0 + x))
+                .collect();
+            assert_eq!(pixels, expected, "{from:?} to {to:?}");
+        }
+    }
+
+    #[test]
+    fn programs_hear_what_viewers_do() {
+        let screen = Screen::new(4, 4).expect("a screen");
+        let events = screen.listen();
+        let event = Event::Key { down: true, key: 97, client: 1 };
+        screen.tell(&event);
+        assert_eq!(events.try_recv(), Ok(event));
+    }
+}

@@ -1,0 +1,202 @@
+//! A viewer: the other side of RFB, for tests, measurements and pictures.
+
+use super::encoding::{Decoder, Source, rect};
+use super::session::answer;
+use lastmeter_plugin::request::Rect;
+use lastmeter_wire::rfb::{
+    self, Area, Init, Message, PixelFormat, Rectangle, VERSION, encoding, security,
+};
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
+
+/// A viewer's connection and its picture.
+pub struct Viewer {
+    stream: BufReader<TcpStream>,
+    decoder: Decoder,
+    format: PixelFormat,
+    /// Width and height.
+    pub size: (u16, u16),
+    /// The picture, a word a pixel.
+    pub pixels: Vec<u32>,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Rectangles received: copies, and others.
+    pub rectangles: (u64, u64),
+}
+
+impl Source for Viewer {
+    fn take(&mut self, len: usize) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        let found = self.stream.by_ref().take(len as u64).read_to_end(&mut bytes);
+        self.bytes += len as u64;
+        match found {
+            Ok(found) if found == len => Ok(bytes),
+            Ok(_) => Err("the server ended".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Viewer {
+    /// Connects, with a password if there is one.
+    ///
+    /// # Errors
+    /// Why it was not let in.
+    pub fn connect(stream: TcpStream, password: Option<&str>) -> Result<Viewer, String> {
+        let _ = stream.set_nodelay(true);
+        let mut viewer = Viewer {
+            stream: BufReader::with_capacity(256 << 10, stream),
+            decoder: Decoder::default(),
+            format: PixelFormat::NATIVE,
+            size: (0, 0),
+            pixels: Vec::new(),
+            bytes: 0,
+            rectangles: (0, 0),
+        };
+        viewer.take(VERSION.len())?;
+        viewer.say(&VERSION)?;
+        let count = viewer.byte()?;
+        if count == 0 {
+            return Err(viewer.reason()?);
+        }
+        let types = viewer.take(count.into())?;
+        match password {
+            Some(password) if types.contains(&security::VNC) => {
+                viewer.say(&[security::VNC])?;
+                let challenge = viewer.take(16)?;
+                viewer.say(&answer(password, std::array::from_fn(|at| challenge[at])))?;
+            }
+            None if types.contains(&security::NONE) => viewer.say(&[security::NONE])?,
+            _ => return Err("the server wants another proof of who this is".to_owned()),
+        }
+        if viewer.take(4)? != [0; 4] {
+            return Err(viewer.reason()?);
+        }
+        viewer.say(&[1])?;
+        let head = viewer.take(Init::LEN)?;
+        let (init, len) =
+            Init::parse(&std::array::from_fn(|at| head[at])).map_err(|e| e.to_string())?;
+        viewer.take(len)?;
+        viewer.size = (init.w, init.h);
+        viewer.pixels = vec![0; usize::from(init.w) * usize::from(init.h)];
+        viewer.send(&Message::Format(PixelFormat::NATIVE))?;
+        Ok(viewer)
+    }
+    fn reason(&mut self) -> Result<String, String> {
+        let len = self.take(4)?;
+        let len = u32::from_be_bytes([len[0], len[1], len[2], len[3]]).min(4096);
+        Ok(String::from_utf8_lossy(&self.take(len as usize)?).into_owned())
+    }
+    fn say(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.stream.get_mut().write_all(bytes).map_err(|error| error.to_string())
+    }
+    #[cfg(test)]
+    pub(crate) fn noise(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.say(bytes)
+    }
+    /// Says something.
+    ///
+    /// # Errors
+    /// If the server has gone.
+    pub fn send(&mut self, message: &Message) -> Result<(), String> {
+        if let Message::Format(format) = message {
+            self.format = *format;
+        }
+        self.say(&message.emit())
+    }
+    /// All of the screen.
+    pub fn whole(&self) -> Area {
+        Area { x: 0, y: 0, w: self.size.0, h: self.size.1 }
+    }
+    /// Asks for pixels, and waits for the update.
+    ///
+    /// # Errors
+    /// If the server has gone, or says what is not known.
+    pub fn update(&mut self, incremental: bool) -> Result<(), String> {
+        let area = self.whole();
+        self.send(&Message::Update { incremental, area })?;
+        self.receive()
+    }
+    /// Waits for an update.
+    ///
+    /// # Errors
+    /// As [`Viewer::update`].
+    pub fn receive(&mut self) -> Result<(), String> {
+        loop {
+            match self.byte()? {
+                0 => return self.rectangles(),
+                // Colours of a palette, a bell, a clipboard, the end of continuous updates, a fence.
+                1 => return Err("a palette, where none was asked for".to_owned()),
+                2 | 150 => {}
+                3 => {
+                    let head = self.take(7)?;
+                    let len = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
+                    self.take((len as usize).min(rfb::CUT_MAX))?;
+                }
+                248 => {
+                    let head = self.take(8)?;
+                    let flags = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
+                    let payload = self.take(head[7].into())?;
+                    if flags & 1 << 31 != 0 {
+                        self.send(&Message::Fence { flags: flags & 7, payload })?;
+                    }
+                }
+                other => return Err(format!("message {other} is not known")),
+            }
+        }
+    }
+    fn rectangles(&mut self) -> Result<(), String> {
+        let head = self.take(3)?;
+        for _ in 0..u16::from_be_bytes([head[1], head[2]]) {
+            let head = self.take(rfb::RECTANGLE_LEN)?;
+            let rectangle = Rectangle::parse(&std::array::from_fn(|at| head[at]));
+            if rectangle.encoding == encoding::LAST_RECTANGLE {
+                break;
+            }
+            let at = rect(rectangle.area);
+            let (w, h) = self.size;
+            if !at.within(Rect { x: 0, y: 0, w, h }) {
+                return Err(format!("a rectangle outside of the screen: {at:?}"));
+            }
+            if rectangle.encoding == encoding::COPY {
+                let from = self.take(4)?;
+                let short = |at: usize| u16::from_be_bytes([from[at], from[at + 1]]);
+                self.copy(at, (short(0), short(2)))?;
+                self.rectangles.0 += 1;
+                continue;
+            }
+            let mut decoder = std::mem::take(&mut self.decoder);
+            let format = self.format;
+            let decoded = decoder.take(&format, rectangle, self);
+            self.decoder = decoder;
+            let pixels = decoded?;
+            self.rectangles.1 += 1;
+            if at.is_empty() {
+                continue;
+            }
+            for (row, pixels) in pixels.chunks(at.w.into()).enumerate() {
+                let start = (usize::from(at.y) + row) * usize::from(w) + usize::from(at.x);
+                self.pixels[start..start + usize::from(at.w)].copy_from_slice(pixels);
+            }
+        }
+        Ok(())
+    }
+    fn copy(&mut self, to: Rect, from: (u16, u16)) -> Result<(), String> {
+        let (w, h) = self.size;
+        if !(Rect { x: from.0, y: from.1, ..to }).within(Rect { x: 0, y: 0, w, h }) {
+            return Err("a copy from outside of the screen".to_owned());
+        }
+        let width = usize::from(w);
+        let mut row = |line: u16| {
+            let start = usize::from(from.1 + line) * width + usize::from(from.0);
+            let target = usize::from(to.y + line) * width + usize::from(to.x);
+            self.pixels.copy_within(start..start + usize::from(to.w), target);
+        };
+        if to.y > from.1 {
+            (0..to.h).rev().for_each(&mut row)
+        } else {
+            (0..to.h).for_each(&mut row)
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Connections of clients: those that dawdle are given up.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A connection that can give up.
+pub(crate) trait Stream: Read + Write + Send + 'static {
+    /// Reads and writes end with an error after so long; never, if absent.
+    fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(after)?;
+        self.set_write_timeout(after)
+    }
+}
+
+impl Stream for UnixStream {
+    fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(after)?;
+        self.set_write_timeout(after)
+    }
+}
+
+/// The reading half of a connection whose client has until an instant to say who it is, however it spreads its bytes.
+pub(crate) struct Patient<S> {
+    stream: S,
+    until: Option<Instant>,
+    chosen: Arc<AtomicBool>,
+}
+
+impl<S> Patient<S> {
+    /// `chosen` becomes true when the client has said all that it must.
+    pub(crate) fn new(stream: S, until: Instant, chosen: Arc<AtomicBool>) -> Patient<S> {
+        Patient { stream, until: Some(until), chosen }
+    }
+}
+
+impl<S: Stream> Read for Patient<S> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            let chosen = self.chosen.load(Ordering::Relaxed);
+            match (chosen, left.is_zero()) {
+                (true, _) => self.until = None,
+                (false, true) => return Err(io::ErrorKind::TimedOut.into()),
+                (false, false) => {}
+            }
+            self.stream.set_timeouts((!chosen).then_some(left))?;
+        }
+        self.stream.read(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that sends a byte now and then is given up when its time is over, not when it pauses.
+    #[test]
+    fn a_client_that_dawdles_is_given_up() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let (chosen, now) = (Arc::<AtomicBool>::default(), Instant::now());
+        let until = now + Duration::from_millis(100);
+        let mut patient = Patient::new(ours, until, chosen.clone());
+        let dawdler = std::thread::spawn(move || {
+            while theirs.write_all(&[0]).is_ok() && now.elapsed() < Duration::from_secs(5) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut byte = [0];
+        while patient.read(&mut byte).is_ok() {
+            assert!(now.elapsed() < Duration::from_secs(2), "it is never given up");
+        }
+        assert!(now.elapsed() >= Duration::from_millis(100));
+        // Once it has chosen, it may pause as long as it likes.
+        chosen.store(true, Ordering::Relaxed);
+        assert!(patient.read(&mut byte).is_ok() && patient.until.is_none());
+        drop(patient);
+        dawdler.join().expect("ended");
+    }
+}
