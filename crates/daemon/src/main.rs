@@ -2,7 +2,9 @@
 //!
 //! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
 
+mod device;
 mod disk;
+mod display;
 mod measured;
 mod plugin;
 mod router;
@@ -12,7 +14,7 @@ use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Runs what belongs on devices: a router, a disk, owners' plugins.
+/// Runs what belongs on devices: a router, a disk, a display, owners' plugins.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -34,6 +36,9 @@ enum Command {
     /// Serve a disk over NBD, with its owner's policies in front of every command
     #[command(subcommand)]
     Disk(disk::Command),
+    /// Serve a screen to viewers and programs, each in its part of it
+    #[command(subcommand)]
+    Display(display::Command),
     /// Forward packets, with filters, plugins, queues and routes that change while it runs
     #[command(subcommand)]
     Router(router::Command),
@@ -76,6 +81,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Plugin(command) => plugin::run(command, quick),
         Command::Disk(command) => disk::run(command, quick),
+        Command::Display(command) => display::run(command, quick),
         Command::Router(command) => router::run(command, quick),
     };
     match done {

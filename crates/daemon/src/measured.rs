@@ -1,4 +1,4 @@
-//! What benchmarks share: a folder that goes at their end, and the fields of a result.
+//! What benchmarks share: a folder that goes at their end, another process's CPU time, and the fields of a result.
 
 use crate::Complaint;
 use serde_json::{Value, json};
@@ -43,4 +43,13 @@ pub(crate) fn line(
         "hash": null,
         "note": note,
     })
+}
+
+/// CPU seconds of all threads of a process, those included that have ended.
+pub(crate) fn cpu_of(process: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    const TICKS: f64 = 100.0;
+    (ticks(11) + ticks(12)) / TICKS
 }

@@ -2,7 +2,7 @@
 //! servers with the same client.
 
 use super::client::{self, Load};
-use crate::measured::{Folder, line};
+use crate::measured::{Folder, cpu_of, line};
 use crate::{Complaint, Report};
 use lastmeter_device::disk::server::{Config, Server};
 use lastmeter_plugin::setting::Setting;
@@ -134,15 +134,6 @@ fn start(name: &'static str, folder: &Path) -> Result<Option<Peer>, Complaint> {
     }
     client::fill(&peer.socket, "")?;
     Ok(Some(peer))
-}
-
-/// CPU seconds of all threads of a process, those included that have ended.
-fn cpu_of(process: u32) -> f64 {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-    const TICKS: f64 = 100.0;
-    (ticks(11) + ticks(12)) / TICKS
 }
 
 /// Requests for each second of the server's CPU, and a second.

@@ -3,16 +3,12 @@
 mod bench;
 mod client;
 
+use crate::device::{File, Run, tell, until_ended, value};
 use crate::sandbox::Ticking;
 use crate::{Complaint, Report};
 use lastmeter_device::disk::server::{Config, Server};
-use lastmeter_ledger::Ledger;
-use lastmeter_ledger::json::{from_json, to_json};
-use lastmeter_ledger::terminal::{Style, render};
-use lastmeter_live::control::{Control, ask};
 use lastmeter_plugin::host::{Host, Limits};
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -31,117 +27,60 @@ pub(crate) enum Command {
     Memory(bench::Memory),
 }
 
-#[derive(clap::Args)]
-pub(crate) struct File {
-    /// The disk's file
-    file: PathBuf,
-    /// The control socket [default: beside the file, NAME.control]
-    #[arg(long)]
-    control: Option<PathBuf>,
-}
-
-impl File {
-    fn control(&self) -> PathBuf {
-        self.control.clone().unwrap_or_else(|| self.file.with_extension("control"))
-    }
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Run {
-    #[command(flatten)]
-    file: File,
-    /// Save the ledger here at the end
-    #[arg(long)]
-    ledger: Option<PathBuf>,
-}
-
 pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
     match command {
         Command::Run(arguments) => serve(&arguments),
         Command::Check(file) => check(&file),
-        Command::Show(file) => {
-            let shown = ask(&file.control(), &json!({ "show": "ledger" }))?;
-            let ledger = from_json(&shown.to_string()).map_err(|error| error.to_string())?;
-            Ok(report(&ledger, shown))
-        }
+        Command::Show(file) => file.show("ledger"),
         Command::Bench(arguments) => bench::bench(&arguments, quick),
         Command::Memory(arguments) => bench::memory(&arguments),
     }
 }
 
-fn report(ledger: &Ledger, json: Value) -> Report {
-    let style = Style { width: 100, color: false, unicode: true };
-    Report { text: render(ledger, style), json: vec![json], good: true }
-}
-
-fn read(path: &Path) -> Result<Config, Complaint> {
-    let place = |error: String| Complaint(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| place(error.to_string()))?;
-    Config::parse(&text).map_err(place)
+fn read(file: &File) -> Result<Config, Complaint> {
+    Config::parse(&file.text()?).map_err(|error| file.place(error))
 }
 
 fn check(file: &File) -> Result<Report, Complaint> {
-    let config = read(&file.file)?;
+    let config = read(file)?;
     // With memory of the same size instead of the file, so that nothing is made.
     let size = config.size.clone().or(Some("4 KiB".to_owned()));
     let tried = Config { file: None, memory: true, size, ..config };
-    let host = Host::new(Limits::default())?;
-    let folder = file.file.parent().unwrap_or(Path::new("."));
-    let disk = tried.disk(folder, Arc::new(host))?;
+    let host = Arc::new(Host::new(Limits::default())?);
+    let disk = tried.disk(file.folder(), host).map_err(|error| file.place(error))?;
     let names: Vec<&str> = disk.access.names().collect();
     let text = format!("{}: clients {}\n", file.file.display(), names.join(", "));
     Ok(Report { text, json: vec![json!({ "good": true, "clients": names })], good: true })
 }
 
 fn serve(arguments: &Run) -> Result<Report, Complaint> {
-    let path = &arguments.file.file;
-    let config = read(path)?;
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let file = &arguments.file;
+    let config = read(file)?;
     let sandbox = Ticking::new(Limits::default())?;
-    let place = |error: String| Complaint(format!("{}: {error}", path.display()));
-    let disk = config.disk(folder, sandbox.host.clone()).map_err(place)?;
+    let disk = config.disk(file.folder(), sandbox.host.clone()).map_err(|e| file.place(e))?;
     let ended = crate::signals()?;
-    let tell = |why: &str| {
-        use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "lastmeterd: {why}");
+    let server = Server::start(&config, file.folder(), disk, tell).map_err(|e| file.place(e))?;
+    let (disk, clients) = (server.disk.clone(), server.clients.clone());
+    let title = format!("disk {}", file.file.display());
+    let ledger = move || {
+        let cpu = crate::sandbox::cpu().as_secs_f64();
+        disk.account.ledger(&title, env!("CARGO_PKG_VERSION"), cpu)
     };
-    let server = Server::start(&config, folder, disk, tell).map_err(place)?;
-    let close = {
-        let (disk, title) = (server.disk.clone(), format!("disk {}", path.display()));
-        move || {
-            disk.account.ledger(
-                &title,
-                env!("CARGO_PKG_VERSION"),
-                crate::sandbox::cpu().as_secs_f64(),
-            )
-        }
-    };
-    let (asked, clients) = (close.clone(), server.clients.clone());
-    let _control =
-        Control::serve(&arguments.file.control(), move |question| {
-            match question["show"].as_str() {
-                Some("ledger") => {
-                    let text = to_json(&asked());
-                    serde_json::from_str(&text).map_err(|error| error.to_string())
-                }
-                Some("clients") => Ok(json!(clients.load(Ordering::Relaxed))),
-                _ => Err("ask with {\"show\": \"ledger\"} or {\"show\": \"clients\"}".to_owned()),
-            }
-        })?;
     if let Some(address) = server.address {
         crate::print(&format!("serving nbd://{address}\n"));
     }
     if let Some(socket) = &config.socket {
-        crate::print(&format!("serving nbd+unix://?socket={}\n", folder.join(socket).display()));
+        let socket = file.folder().join(socket);
+        crate::print(&format!("serving nbd+unix://?socket={}\n", socket.display()));
     }
-    while !ended.load(Ordering::Relaxed) {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    server.disk.medium.flush()?;
-    let ledger = close();
-    let text = to_json(&ledger);
-    if let Some(path) = &arguments.ledger {
-        std::fs::write(path, &text).map_err(|e| Complaint(format!("{}: {e}", path.display())))?;
-    }
-    Ok(report(&ledger, serde_json::from_str(&text)?))
+    let asked = ledger.clone();
+    let answer = move |what: &str| match what {
+        "ledger" => value(&asked()),
+        "clients" => Ok(json!(clients.load(Ordering::Relaxed))),
+        _ => Err("ask with {\"show\": \"ledger\"} or {\"show\": \"clients\"}".to_owned()),
+    };
+    until_ended(arguments, &ended, answer, || {
+        server.disk.medium.flush()?;
+        Ok(ledger())
+    })
 }
