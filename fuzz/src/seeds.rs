@@ -11,7 +11,7 @@ use lastmeter_wire::control::{der, dq, vidboard as command, vunet};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use lastmeter_wire::routes::{mrt, text};
-use lastmeter_wire::{Error, atp, dtp, jetstream, myrinet, nbd, token};
+use lastmeter_wire::{Error, atp, dtp, jetstream, myrinet, nbd, rfb, token};
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
 
@@ -176,12 +176,17 @@ fn transports() -> Result<Corpus, Error> {
     let request = nbd::Request { flags, command, cookie: 7, offset: 512, length: 4096 };
     let wanted = nbd::Wanted { name: "disk".to_owned(), information: vec![0, 3] };
     let option = nbd::Option { kind: nbd::Kind::GO, length: 14 };
+    let format = rfb::PixelFormat::NATIVE;
+    let screen = rfb::Init { w: 640, h: 480, format, name: "wall".to_owned() };
     Ok(vec![
         ("fuzz_dtp", packet.emit()?),
         ("fuzz_atp", segment.emit()?),
         ("fuzz_nbd", request.emit().to_vec()),
         ("fuzz_nbd", option.emit().to_vec()),
         ("fuzz_nbd", wanted.emit()),
+        ("fuzz_rfb", rfb::Message::Encodings(vec![rfb::encoding::ZRLE, rfb::encoding::COPY]).emit()),
+        ("fuzz_rfb", rfb::Message::Cut(b"text".to_vec()).emit()),
+        ("fuzz_rfb", screen.emit()),
         ("fuzz_netlink", route_message()),
         ("fuzz_netlink", [&[1, 1, 0, 48], &route_message()[..]].concat()),
     ])

@@ -1,5 +1,5 @@
-//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router` and `disk`, as git finds its other
-//! commands: beside this program, then in PATH. So this program is built without a compiler for WebAssembly.
+//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router`, `disk` and `display`, as git finds its
+//! other commands: beside this program, then in PATH. So this program is built without a compiler for WebAssembly.
 
 use crate::{Common, Complaint, Ended};
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
 }
 
 /// Its commands that can be measured: `lastmeter bench router` starts `lastmeterd router bench`.
-pub(crate) const MEASURED: [&str; 3] = ["disk", "plugin", "router"];
+pub(crate) const MEASURED: [&str; 4] = ["disk", "display", "plugin", "router"];
 
 /// Runs the benchmarks of one of its commands; `name` is the command, or one of its benchmarks.
 pub(crate) fn bench(common: &Common, name: &str) -> Result<Ended, Complaint> {

@@ -104,6 +104,8 @@ enum Command {
     Plugin(daemon::Arguments),
     /// Serve a disk over NBD, with its owner's policies in front of every command
     Disk(daemon::Arguments),
+    /// Serve a screen to viewers (VNC) and programs, each in its part of it
+    Display(daemon::Arguments),
     /// Forward packets between interfaces, with filters, plugins, queues and routes that change while it runs
     Router(daemon::Arguments),
     /// Run benchmarks, and compare with peers such as ns-3 and DPDK where installed
@@ -160,6 +162,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Dq(arguments) => dq::dq(&common, &arguments),
         Command::Plugin(arguments) => daemon::run(&common, "plugin", &arguments),
         Command::Disk(arguments) => daemon::run(&common, "disk", &arguments),
+        Command::Display(arguments) => daemon::run(&common, "display", &arguments),
         Command::Router(arguments) => daemon::run(&common, "router", &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),
     })

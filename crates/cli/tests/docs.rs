@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Pages followed elsewhere: one whose commands need `lastmeterd`, by that program's tests, and the list of
 /// commands, by `scripts/smoke`.
-const ELSEWHERE: [&str; 4] = ["write-a-plugin", "commands", "router", "disk"];
+const ELSEWHERE: [&str; 5] = ["write-a-plugin", "commands", "router", "disk", "display"];
 
 fn pages() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

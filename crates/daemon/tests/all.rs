@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say what they skip")]
 
 mod disk;
+mod display;
 mod docs;
 mod fetch;
 #[path = "../../cli/tests/follow.rs"]

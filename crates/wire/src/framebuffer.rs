@@ -6,8 +6,8 @@
 //! answer:  operation + 128 | status 1 | tag 2 | ... | length 4 | data
 //! ```
 //!
-//! Numbers are big-endian, pixels `B G R 0` (that is, `0x00RRGGBB` little-endian). A command is answered if it reads, or
-//! if its flag asks for it. Events (keys, the pointer) have the form of an answer.
+//! Numbers are big-endian, pixels `B G R 0` (that is, `0x00RRGGBB` little-endian). A command is answered if it reads,
+//! or if its flag asks for it. Events (keys, the pointer) have the form of an answer.
 //!
 //! ```
 //! use lastmeter_wire::{framebuffer::{Header, Operation}, rfb::Area};

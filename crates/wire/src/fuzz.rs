@@ -360,7 +360,7 @@ pub fn fuzz_rfb(input: &[u8]) {
     if let Some(Ok((init, _))) = input.first_chunk().map(rfb::Init::parse) {
         let mut bytes = Vec::new();
         init.format.put(init.format.pixel(0x0080_4020), &mut bytes);
-        assert_eq!(bytes.len(), init.format.len());
+        assert_eq!(bytes.len(), init.format.width());
     }
 }
 

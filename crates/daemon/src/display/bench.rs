@@ -1,5 +1,5 @@
-//! `lastmeter bench display`: updates that a viewer gets for each second of the server's CPU, for text that scrolls, pages
-//! and a film, beside Xtigervnc with the same pictures and the same viewer.
+//! `lastmeter bench display`: updates that a viewer gets for each second of the server's CPU, for text that scrolls,
+//! pages and a film, beside Xtigervnc with the same pictures and the same viewer.
 
 use super::client::{Connection, program};
 use crate::measured::{Folder, cpu_of, line};
@@ -377,7 +377,8 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
             beside(|got| got.bytes, 0),
         );
         let note = format!(
-            "{:.0} a second, {:.2} ms from drawing to the viewer, {:.0} bytes an update; the peer {:.0}, {:.2}, {:.0}",
+            "{:.0} a second, {:.2} ms from drawing to the viewer, {:.0} bytes an update; \
+             the peer {:.0}, {:.2}, {:.0}",
             ours.rate,
             ours.latency * 1e3,
             ours.bytes,

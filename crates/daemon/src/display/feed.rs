@@ -231,7 +231,8 @@ const BUTTON_PRESS: u8 = 4;
 const BUTTON_RELEASE: u8 = 5;
 const MOTION: u8 = 6;
 
-/// Acts out viewers' keys and pointers, on a connection and a thread of its own, if the display lets this program have them.
+/// Acts out viewers' keys and pointers, on a connection and a thread of its own, if the display lets this program have
+/// them.
 fn listen(x: &Arc<RustConnection>, screen: &Screen, arguments: &Feed) -> Result<(), Complaint> {
     let mut events = program(&arguments.address, &arguments.token)?;
     let (state, _) = events.ask(Operation::LISTEN, Rect::default(), &[])?;
@@ -248,7 +249,7 @@ fn listen(x: &Arc<RustConnection>, screen: &Screen, arguments: &Feed) -> Result<
     let (x, root) = (x.clone(), screen.root);
     std::thread::spawn(move || {
         let mut buttons = 0u8;
-        while let Ok((header, data)) = events.next() {
+        while let Ok((header, data)) = events.receive() {
             let kind = Operation(header.operation.0 & !ANSWERED);
             let acted = match kind {
                 Operation::KEY if data.len() >= 8 => {

@@ -1,5 +1,5 @@
-//! `lastmeterd display`: a screen on the network, what draws on it, what it looks like, and what it costs beside another
-//! server.
+//! `lastmeterd display`: a screen on the network, what draws on it, what it looks like, and what it costs beside
+//! another server.
 
 mod bench;
 mod client;

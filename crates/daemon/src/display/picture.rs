@@ -18,8 +18,11 @@ pub(super) fn save(path: &Path, (w, h): (u16, u16), pixels: &[u32]) -> Result<()
     writer.write_image_data(&rgb).map_err(|error| place(&error))
 }
 
-/// A picture as a command draws it: which one, the picture's size, data.
-pub(super) fn load(path: &Path) -> Result<(Operation, (u16, u16), Vec<u8>), Complaint> {
+/// A picture as a command draws it: which command, the picture's size, data.
+pub(super) type Drawn = (Operation, (u16, u16), Vec<u8>);
+
+/// Loads a picture.
+pub(super) fn load(path: &Path) -> Result<Drawn, Complaint> {
     let place = |error: &dyn std::fmt::Display| Complaint(format!("{}: {error}", path.display()));
     let bytes = files::read(path, DATA_MAX)?;
     if bytes.starts_with(&[0xff, 0xd8]) {

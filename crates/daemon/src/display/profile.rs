@@ -165,8 +165,8 @@ pub(crate) fn profile(arguments: &Profile) -> Result<Report, Complaint> {
     let told = wrong.clone();
     std::thread::spawn(move || {
         for program in listener.incoming().flatten() {
-            let joined =
-                UnixStream::connect(&real).and_then(|server| pass(&accepted, program, server));
+            let joined = UnixStream::connect(&real);
+            let joined = joined.and_then(|server| pass(&accepted, program, server));
             if let Err(error) = joined {
                 *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
             }
@@ -215,7 +215,11 @@ fn report(name: &str, mean: [f64; 3], peak: [f64; 3]) -> Report {
         bits(mean_bytes),
         bits(peak_bytes),
     );
-    let rates = |rates: [f64; 3]| json!({ "packets": rates[0], "answers": rates[1], "bits": rates[2] * 8.0 });
+    let rates = |rates: [f64; 3]| {
+        let [packets, answers, bytes] = rates;
+        let bits = bytes * 8.0;
+        json!({ "packets": packets, "answers": answers, "bits": bits })
+    };
     let json = json!({ "program": name, "mean": rates(mean), "peak": rates(peak) });
     Report { text, json: vec![json], good: true }
 }

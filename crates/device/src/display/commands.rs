@@ -280,7 +280,7 @@ impl<S: Read + Write> Program<S> {
         self.queue(operation, ANSWER, at, data);
         self.send()?;
         loop {
-            let (header, data) = self.next()?;
+            let (header, data) = self.receive()?;
             if header.operation.0 == operation.0 | ANSWERED && header.tag == self.tag {
                 return Ok((header.flags, data));
             }
@@ -290,7 +290,7 @@ impl<S: Read + Write> Program<S> {
     ///
     /// # Errors
     /// If the connection ended.
-    pub fn next(&mut self) -> Result<(Header, Vec<u8>), String> {
+    pub fn receive(&mut self) -> Result<(Header, Vec<u8>), String> {
         let (mut head, mut data) = ([0; HEADER_LEN], Vec::new());
         self.stream.read_exact(&mut head).map_err(|error| words(&error))?;
         let header = Header::parse(&head);

@@ -162,7 +162,7 @@ impl Screen {
             (0..3).fold(0, |mixed, at| {
                 let part = |pixel: u32| pixel >> (8 * at) & 255;
                 let sum = part(new) * share + part(old) * (255 - share);
-                mixed | (sum + 127) / 255 << (8 * at)
+                mixed | (((sum + 127) / 255) << (8 * at))
             })
         });
     }

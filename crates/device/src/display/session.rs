@@ -1,7 +1,7 @@
 //! A viewer: RFB 3.8 (RFC 6143), with continuous updates and fences.
 //!
-//! One thread serves it: it sleeps until the viewer says something or something is drawn. What is drawn while the viewer
-//! takes its bytes is shown with the next update, so a slow viewer sees less often, and delays nobody.
+//! One thread serves it: it sleeps until the viewer says something or something is drawn. What is drawn while the
+//! viewer takes its bytes is shown with the next update, so a slow viewer sees less often, and delays nobody.
 
 use super::encoding::{Encoder, area, rect};
 use super::gate::{Display, Gate, Refusal};

@@ -62,12 +62,12 @@ impl PixelFormat {
         bytes
     }
     /// Bytes of a pixel.
-    pub fn len(&self) -> usize {
+    pub fn width(&self) -> usize {
         usize::from(self.bits / 8)
     }
     /// Bytes of a pixel inside ZRLE: three, where no colour needs the fourth (section 7.7.5).
     pub fn compact_len(&self) -> usize {
-        if self.is_compact() { 3 } else { self.len() }
+        if self.is_compact() { 3 } else { self.width() }
     }
     fn is_compact(&self) -> bool {
         let high = |(max, shift): (&u16, &u8)| max.count_ones() + u32::from(*shift);
@@ -88,7 +88,7 @@ impl PixelFormat {
         let mut pixel = 0;
         for (at, (max, shift)) in self.max.into_iter().zip(self.shift).enumerate() {
             let part = colour >> (16 - 8 * at) & 255;
-            pixel |= (part * u32::from(max) + 127) / 255 << shift;
+            pixel |= ((part * u32::from(max) + 127) / 255) << shift;
         }
         pixel
     }
@@ -97,13 +97,14 @@ impl PixelFormat {
         let mut colour = 0;
         for (at, (max, shift)) in self.max.into_iter().zip(self.shift).enumerate() {
             let part = pixel >> shift & u32::from(max);
-            colour |= (part * 255 + u32::from(max) / 2) / u32::from(max) << (16 - 8 * at);
+            let part = (part * 255 + u32::from(max) / 2) / u32::from(max);
+            colour |= part << (16 - 8 * at);
         }
         colour
     }
     /// Appends a pixel, as outside ZRLE.
     pub fn put(&self, pixel: u32, bytes: &mut Vec<u8>) {
-        let (len, little) = (self.len(), pixel.to_le_bytes());
+        let (len, little) = (self.width(), pixel.to_le_bytes());
         if self.big_endian {
             bytes.extend_from_slice(&pixel.to_be_bytes()[4 - len..]);
         } else {
@@ -126,7 +127,7 @@ impl PixelFormat {
     }
     /// The pixel at the beginning of `bytes`, as outside ZRLE.
     pub fn get(&self, bytes: &[u8]) -> Option<u32> {
-        let bytes = bytes.get(..self.len())?;
+        let bytes = bytes.get(..self.width())?;
         let join = |pixel: u32, byte: &u8| pixel << 8 | u32::from(*byte);
         Some(if self.big_endian {
             bytes.iter().fold(0, join)
@@ -174,7 +175,7 @@ mod tests {
             if let Ok(format) = PixelFormat::parse(&bytes) {
                 let mut written = Vec::new();
                 format.put(format.pixel(colour), &mut written);
-                prop_assert_eq!(written.len(), format.len());
+                prop_assert_eq!(written.len(), format.width());
             }
         }
     }

@@ -15,7 +15,7 @@ pub(super) fn put(format: &PixelFormat, view: View<'_>, bytes: &mut Vec<u8>) {
     let mut palette = Palette::new(SIDE * SIDE);
     for [x, y, w, h] in tiles(view.w, view.h, SIDE) {
         let tile = view.part(x, y, w, h);
-        let raw = w * h * format.len();
+        let raw = w * h * format.width();
         let start = bytes.len();
         if let Some(colour) = tile.solid() {
             bytes.push(BACKGROUND);
@@ -82,14 +82,14 @@ pub(super) fn take(
 ) -> Result<(), String> {
     let (mut background, mut foreground) = (0, 0);
     let pixel = |source: &mut dyn FnMut(usize) -> Result<Vec<u8>, String>| {
-        let bytes = source(format.len())?;
+        let bytes = source(format.width())?;
         Ok::<u32, String>(format.colour(format.get(&bytes).unwrap_or(0)))
     };
     for [x, y, w, h] in canvas.tiles(SIDE) {
         let sort = source.byte()?;
         if sort & RAW != 0 {
-            let bytes = source.take(w * h * format.len())?;
-            for (at, bytes) in bytes.chunks_exact(format.len()).enumerate() {
+            let bytes = source.take(w * h * format.width())?;
+            for (at, bytes) in bytes.chunks_exact(format.width()).enumerate() {
                 let colour = format.colour(format.get(bytes).unwrap_or(0));
                 canvas.fill(x + at % w, y + at / w, 1, 1, colour)?;
             }

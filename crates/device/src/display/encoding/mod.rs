@@ -154,7 +154,7 @@ impl Encoder {
 }
 
 fn put_raw(format: &PixelFormat, view: View<'_>, bytes: &mut Vec<u8>) {
-    bytes.reserve(view.w * view.h * format.len());
+    bytes.reserve(view.w * view.h * format.width());
     for row in view.rows() {
         if *format == PixelFormat::NATIVE {
             bytes.extend(row.iter().flat_map(|pixel| pixel.to_le_bytes()));
@@ -210,8 +210,8 @@ impl Decoder {
         let mut canvas = Canvas { pixels: vec![0; w * h], w, h };
         match rectangle.encoding {
             encoding::RAW => {
-                let bytes = source.take(w * h * format.len())?;
-                for (pixel, bytes) in canvas.pixels.iter_mut().zip(bytes.chunks(format.len())) {
+                let bytes = source.take(w * h * format.width())?;
+                for (pixel, bytes) in canvas.pixels.iter_mut().zip(bytes.chunks(format.width())) {
                     *pixel = format.colour(format.get(bytes).ok_or("pixels end too early")?);
                 }
             }

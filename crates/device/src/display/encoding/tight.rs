@@ -1,5 +1,5 @@
-//! Tight: one colour, a palette, all colours or JPEG, with zlib streams of their own. Source: the RFB protocol's community
-//! specification, section on Tight.
+//! Tight: one colour, a palette, all colours or JPEG, with zlib streams of their own. Source: the RFB protocol's
+//! community specification, section on Tight.
 
 use super::zlib::{Deflate, Inflate};
 use super::{Canvas, Palette, Source, View, area};
@@ -48,7 +48,7 @@ fn put_pixel(format: &PixelFormat, colour: u32, bytes: &mut Vec<u8>) {
 }
 
 fn pixel_len(format: &PixelFormat) -> usize {
-    if format.is_rgb() { 3 } else { format.len() }
+    if format.is_rgb() { 3 } else { format.width() }
 }
 
 fn put_length(len: usize, bytes: &mut Vec<u8>) {

@@ -14,9 +14,10 @@ const OWNER: &str = "the owner's own token";
 const GUEST: &str = "a guest of this house";
 
 /// A screen of 160 by 120; a guest has 60 by 40 of it, at 50, 30.
-fn start(more: &str) -> Server {
+fn start() -> Server {
     let text = format!(
-        "size = '160x120'\nlisten = '127.0.0.1:0'\ncommands = '127.0.0.1:0'\ninput = ['owner']\n{more}\n\
+        "size = '160x120'\nlisten = '127.0.0.1:0'\ncommands = '127.0.0.1:0'\n\
+         input = ['owner']\n\
          [regions]\nguest = '60x40+50+30'\n\
          [clients.owner]\ntoken = \"{OWNER}\"\n[clients.guest]\ntoken = '{GUEST}'\nnumber = 7\n"
     );
@@ -49,7 +50,7 @@ fn area(x: u16, y: u16, w: u16, h: u16) -> Rect {
 
 #[test]
 fn a_viewer_sees_what_a_program_draws_in_each_encoding() {
-    let server = start("");
+    let server = start();
     let mut program = program(&server, OWNER);
     assert_eq!(program.size, (160, 120));
     for number in [encoding::RAW, encoding::HEXTILE, encoding::ZRLE, encoding::TIGHT] {
@@ -84,7 +85,7 @@ fn a_viewer_sees_what_a_program_draws_in_each_encoding() {
 
 #[test]
 fn formats_of_viewers_are_kept() {
-    let server = start("");
+    let server = start();
     server.display.screen.fill(area(0, 0, 160, 120), 0x00ff_8040);
     for format in [
         PixelFormat {
@@ -106,7 +107,7 @@ fn formats_of_viewers_are_kept() {
 
 #[test]
 fn updates_come_without_asking_when_they_are_wanted() {
-    let server = start("");
+    let server = start();
     let mut viewer = viewer(&server, Some(OWNER)).expect("let in");
     let known = vec![encoding::ZRLE, encoding::CONTINUOUS, encoding::FENCE];
     viewer.send(&Message::Encodings(known)).expect("sent");
@@ -121,7 +122,7 @@ fn updates_come_without_asking_when_they_are_wanted() {
 
 #[test]
 fn keys_and_the_pointer_reach_the_owner_and_nobody_else() {
-    let server = start("");
+    let server = start();
     let mut owner = program(&server, OWNER);
     assert_eq!(owner.ask(Operation::LISTEN, area(0, 0, 0, 0), &[]), Ok((0, vec![])));
     let mut guest = program(&server, GUEST);
@@ -131,22 +132,23 @@ fn keys_and_the_pointer_reach_the_owner_and_nobody_else() {
     viewer.send(&Message::Pointer { buttons: 1, x: 60, y: 0 }).expect("sent, beyond its screen");
     viewer.send(&Message::Pointer { buttons: 1, x: 59, y: 9 }).expect("sent");
     viewer.send(&Message::Key { down: true, key: 97 }).expect("sent");
-    let (header, data) = owner.next().expect("an event");
+    let (header, data) = owner.receive().expect("an event");
     let place = (header.area.x, header.area.y);
     assert_eq!((header.operation.0, place), (Operation::POINTER.0 | 128, (109, 39)));
     assert_eq!(data, [1, 0, 0, 0, 0, 0, 0, 7]);
-    let (header, data) = owner.next().expect("an event");
+    let (header, data) = owner.receive().expect("an event");
     assert_eq!((header.operation.0, data[0], data[7]), (Operation::KEY.0 | 128, 1, 97));
 }
 
 #[test]
 fn who_shows_nothing_is_anyone_or_refused() {
-    let server = start("");
+    let server = start();
     assert!(viewer(&server, None).err().is_some_and(|why| why.contains("proof")));
     assert!(viewer(&server, Some("a wrong one")).err().is_some_and(|why| why.contains("password")));
     let server = serve(
         "size = '40x40'\nlisten = '127.0.0.1:0'\ncommands = '127.0.0.1:0'\n\
-         [clients.anyone]\npolicies = ['look']\n[policies.look]\nexpression = '(= operation update)'\n",
+         [clients.anyone]\npolicies = ['look']\n\
+         [policies.look]\nexpression = '(= operation update)'\n",
     );
     viewer(&server, None).expect("let in").update(false).expect("an update");
     let mut program = program(&server, "");
@@ -204,7 +206,7 @@ fn hostile(random: &mut Random) -> Vec<u8> {
 fn a_stranger_stays_in_its_part() {
     let count = std::env::var("LASTMETER_COMMANDS").ok().and_then(|text| text.parse().ok());
     let count: u64 = count.unwrap_or(20_000);
-    let server = start("");
+    let server = start();
     let (screen, part) = (&server.display.screen, area(50, 30, 60, 40));
     screen.put(screen.whole(), (0..160 * 120).map(|at| 0x00a0_0000 | at));
     let before = screen.read(screen.whole());
@@ -259,7 +261,7 @@ fn a_stranger_stays_in_its_part() {
 
 #[test]
 fn hostile_viewers_end_alone() {
-    let server = start("");
+    let server = start();
     let mut random = Random::new(6143, "bytes");
     for round in 0..200 {
         let stream = TcpStream::connect(server.viewers.expect("an address")).expect("connected");
