@@ -1,5 +1,5 @@
 //! An X screen on a display: what X says was drawn is sent as commands, a scroll as a copy; keys and the pointer come
-//! back (Netstation's X server, whose framebuffer was elsewhere).
+//! back (Netstation's X server, whose framebuffer was elsewhere: N-09; scrolls as copies: N-15).
 
 use super::client::{Connection, program};
 use super::scroll;

@@ -1,5 +1,5 @@
 //! What a display on the network must carry: the packets between a program and its X server, and how many of them wait
-//! for an answer (Netstation's profile of X).
+//! for an answer (Netstation's profile of X: N-08).
 
 use crate::{Complaint, Report};
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! Programs that draw, with framebuffer commands (`wire::framebuffer`) over TCP or a Unix socket; and their side of it.
+//! Programs that draw, with framebuffer commands (`wire::framebuffer`) over TCP or a Unix socket; and their side of it
+//! (N-10).
 
 use super::encoding::{from_jpeg, rect};
 use super::gate::{Display, Gate, Refusal};
@@ -10,7 +11,12 @@ use lastmeter_wire::framebuffer::{
 };
 use lastmeter_wire::rfb::Area;
 use std::io::{self, BufReader, Read, Write};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often a thread that waits for events looks whether its program is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 fn words(error: &io::Error) -> String {
     format!("the connection ended: {error}")
@@ -67,6 +73,7 @@ pub fn serve(
     say(&[&[0], &w, &h])?;
     flush()?;
     ready();
+    let mut listening = false;
     loop {
         let mut head = [0; HEADER_LEN];
         if reader.buffer().is_empty() {
@@ -87,7 +94,7 @@ pub fn serve(
         if header.operation == Operation::LISTEN {
             let may = display.input.iter().any(|name| name == client);
             say(&[&header.answer(u8::from(!may), 0).emit()])?;
-            if may {
+            if may && !std::mem::replace(&mut listening, true) {
                 listen(display, &writer, gate.number);
             }
             display.commands.end(lap, 0);
@@ -122,6 +129,7 @@ fn carry_out(
     let word = || data.first_chunk::<4>().copied().ok_or(Refusal::Outside);
     let (number, from, value, length) = match header.operation {
         Operation::SYNC => return Ok((status::DONE, Vec::new())),
+        Operation::READ if 4 * count > DATA_MAX => return Err(Refusal::Outside),
         Operation::READ => (operation::UPDATE, (0, 0), 0, 0),
         Operation::PUT | Operation::BLEND => (operation::DRAW, (0, 0), 0, 4 * count),
         Operation::JPEG => (operation::DRAW, (0, 0), 1, data.len()),
@@ -188,8 +196,15 @@ fn part(
 fn listen(display: &Display, writer: &Arc<Mutex<impl Write + Send + 'static>>, tag: u32) {
     let (events, writer) = (display.screen.listen(), Arc::downgrade(writer));
     std::thread::spawn(move || {
-        for event in events {
+        loop {
+            let event = events.recv_timeout(LOOK);
+            // The program may have gone without any event.
             let Some(writer) = writer.upgrade() else { return };
+            let event = match event {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             let (header, data) = told(&event, tag);
             let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
             let sent = writer.write_all(&header.emit()).and_then(|()| writer.write_all(&data));

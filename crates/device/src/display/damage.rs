@@ -8,6 +8,9 @@ use lastmeter_plugin::request::Rect;
 /// Width and height of a tile, in pixels.
 pub const TILE: u16 = 16;
 
+/// The most rectangles of an update, so that their number fits its field however they are divided; more become one.
+pub const RECTANGLES_MAX: usize = 512;
+
 /// A copy that the viewer does: `area` comes from where it is, less the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
@@ -210,6 +213,14 @@ impl Damage {
                 }
             }
         }
+        if rects.len() > RECTANGLES_MAX {
+            let ends = |rect: &Rect| (rect.x + rect.w, rect.y + rect.h);
+            let left = rects.iter().map(|rect| rect.x).min().unwrap_or(0);
+            let top = rects.iter().map(|rect| rect.y).min().unwrap_or(0);
+            let right = rects.iter().map(|rect| ends(rect).0).max().unwrap_or(0);
+            let bottom = rects.iter().map(|rect| ends(rect).1).max().unwrap_or(0);
+            rects = vec![Rect { x: left, y: top, w: right - left, h: bottom - top }];
+        }
         (copy, rects)
     }
 }
@@ -308,6 +319,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn many_rectangles_become_one() {
+        let whole = Rect { x: 0, y: 0, w: 2048, h: 2048 };
+        let mut damage = Damage::all(whole);
+        damage.take(whole, true);
+        // A chequerboard, in which no two tiles touch.
+        for tile in 0..64 * 128 {
+            let (x, y) = (tile % 64 * 32 + tile / 64 % 2 * 16, tile / 64 * 16);
+            damage.change(Rect { x, y, w: 1, h: 1 });
+        }
+        assert_eq!(damage.take(whole, true), (None, vec![whole]));
+        assert!(damage.is_empty(whole));
     }
 
     #[test]

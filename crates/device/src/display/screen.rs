@@ -1,4 +1,4 @@
-//! The framebuffer: drawn on by several programs, seen by several viewers. A pixel is `0x00RRGGBB`.
+//! The framebuffer: drawn on by several programs, seen by several viewers. A pixel is `0x00RRGGBB`, 32 bits (N-12).
 
 use super::damage::{Copy, Damage, TILE};
 use lastmeter_plugin::request::Rect;
