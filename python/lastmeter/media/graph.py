@@ -1,0 +1,480 @@
+"""Modules joined into a graph, through which payloads flow in the band of the stream.
+
+    source --> [input|module|outputs] --> [input|module]
+
+An output may feed several inputs, an input takes one output. An input holds a few payloads (:attr:`Module.room`);
+a module runs when an input has one and all its outputs have room, so a slow module holds up what is before it:
+a file waits, a camera drops (counted, ``no room``). Nothing is copied between modules.
+
+Each module counts what it handled, what it dropped and why, the time that it took and how long payloads waited
+before it. :meth:`Graph.ledger` is the account of all that in the form of every other ledger.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .dispatcher import Dispatcher
+from .payload import Frame, Payload, Visit, kind_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: Payloads that an input holds unless its module says otherwise.
+ROOM = 2
+#: Latencies kept for quantiles; beyond this number every second one is left out.
+SAMPLES = 20_000
+
+
+class GraphError(ValueError):
+    """A graph that cannot be: the message says where and what would be right."""
+
+
+@dataclass
+class Times:
+    """Sum, number and sample of times in seconds."""
+
+    total: float = 0.0
+    count: int = 0
+    worst: float = 0.0
+    sample: list[float] = field(default_factory=list, repr=False)
+    _step: int = 1
+
+    def enter(self, seconds: float) -> None:
+        """Enters one."""
+        self.total += seconds
+        self.worst = max(self.worst, seconds)
+        if self.count % self._step == 0:
+            self.sample.append(seconds)
+            if len(self.sample) > SAMPLES:
+                del self.sample[1::2]
+                self._step *= 2
+        self.count += 1
+
+    @property
+    def mean(self) -> float:
+        """The mean."""
+        return self.total / max(1, self.count)
+
+    def quantile(self, share: float) -> float:
+        """The time that this share does not exceed."""
+        if not self.sample:
+            return 0.0
+        ranked = sorted(self.sample)
+        return ranked[min(int(share * len(ranked)), len(ranked) - 1)]
+
+    def to_dict(self) -> dict[str, float]:
+        """As ledgers have it."""
+        return {"mean": self.mean, "p50": self.quantile(0.5), "p99": self.quantile(0.99)}
+
+
+@dataclass
+class Link:
+    """From an output to an input."""
+
+    module: Module
+    port: str
+    room: int
+    waiting: deque[tuple[float, Payload]] = field(default_factory=deque)
+    ended: bool = False
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes no more."""
+        return len(self.waiting) >= self.room
+
+
+class Module:
+    """Something with typed ports; subclasses override :meth:`process`.
+
+    >>> class Brighter(Module):
+    ...     inputs = {"in": Frame}
+    ...     outputs = {"out": Frame}
+    ...     def process(self, port, payload):
+    ...         self.send("out", payload.derive(image=np.clip(payload.image, 40, 255)))
+    """
+
+    inputs: ClassVar[Mapping[str, type[Payload]]] = {}
+    outputs: ClassVar[Mapping[str, type[Payload]]] = {}
+    #: Payloads that each input holds.
+    room: ClassVar[int] = ROOM
+
+    def __init__(self) -> None:
+        self.name = type(self).__name__.lower()
+        self.handled = 0
+        self.bytes = 0
+        self.sent: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.wait = Times()
+        self.service = Times()
+        self.cpu = 0.0
+        self._graph: Graph | None = None
+        self._inputs: dict[str, Link] = {}
+        self._outputs: dict[str, list[Link]] = {name: [] for name in self.outputs}
+        self._current: tuple[Payload | None, float, float] | None = None
+
+    # What subclasses override.
+
+    def begin(self) -> None:
+        """Called before the first payload."""
+
+    def process(self, port: str, payload: Payload) -> None:
+        """Takes a payload that came in at a port."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Called when all inputs have ended: the last chance to send."""
+
+    def close(self) -> None:
+        """Called at the end, however it came: frees files."""
+
+    # What subclasses call.
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that the module belongs to."""
+        if self._graph is None:
+            raise GraphError(f"{self.name} is in no graph")
+        return self._graph
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """What calls the module."""
+        return self.graph.dispatcher
+
+    def send(self, port: str, payload: Payload) -> None:
+        """Hands a payload to all that the output feeds."""
+        now = self.dispatcher.now()
+        if self._current is not None:
+            origin, wait, began = self._current
+            if origin is not None:
+                payload.born = origin.born
+            payload.visits = Visit(self.name, wait, now - began, origin.visits if origin else None)
+        self.sent[port] += 1
+        for link in self._outputs[port]:
+            link.waiting.append((now, payload))
+            self.graph.wake(link.module)
+
+    def drop(self, reason: str) -> None:
+        """Counts a payload that goes no further."""
+        self.dropped[reason] += 1
+
+    def has_room(self) -> bool:
+        """Whether all outputs take another payload."""
+        return not any(link.full for links in self._outputs.values() for link in links)
+
+    # What the graph calls.
+
+    def step(self) -> bool:
+        """Handles one payload if there is one and room for what comes of it."""
+        link = self._next_input()
+        if link is None or not self.has_room():
+            return False
+        entered, payload = link.waiting.popleft()
+        self.graph.free(link)
+        began = self.dispatcher.now()
+        self.wait.enter(began - entered)
+        self.bytes += payload.size
+        with self.working(payload, began - entered):
+            self.process(link.port, payload)
+        self.handled += 1
+        return True
+
+    def working(self, payload: Payload | None, waited: float) -> _Working:
+        """While it lasts, what is sent comes of ``payload``, and the time counts as the module's."""
+        return _Working(self, payload, waited)
+
+    def _next_input(self) -> Link | None:
+        waiting = [link for link in self._inputs.values() if link.waiting]
+        # The earliest of the stream first, so that sound and captions keep beside the pictures.
+        return min(waiting, key=lambda link: link.waiting[0][1].time, default=None)
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing more will come in."""
+        return all(link.ended and not link.waiting for link in self._inputs.values())
+
+
+class _Working:
+    """Times a call of a module."""
+
+    __slots__ = ("began", "cpu", "module", "payload", "waited")
+
+    def __init__(self, module: Module, payload: Payload | None, waited: float) -> None:
+        self.module, self.payload, self.waited = module, payload, waited
+
+    def __enter__(self) -> None:
+        self.cpu = time.thread_time()
+        self.began = self.module.dispatcher.now()
+        self.module._current = (self.payload, self.waited, self.began)
+
+    def __exit__(self, *_: object) -> None:
+        module = self.module
+        module._current = None
+        module.cpu += time.thread_time() - self.cpu
+        module.service.enter(module.dispatcher.now() - self.began)
+
+
+class Source(Module):
+    """Something that payloads begin at; subclasses override :meth:`items`.
+
+    ``pace`` is how fast the stream's time passes: 1 as on a clock, 2 twice as fast, 0 as fast as what follows
+    takes it. A ``live`` source does not wait for room: it drops, as a camera does.
+    """
+
+    live: ClassVar[bool] = False
+
+    def __init__(self, pace: float = 0.0) -> None:
+        super().__init__()
+        self.pace = pace
+        self._items: Iterator[tuple[str, Payload]] | None = None
+        self._next: tuple[str, Payload] | None = None
+        self._began = 0.0
+        self._done = False
+
+    def items(self) -> Iterator[tuple[str, Payload]]:
+        """The output and the payload, in order of the stream's time."""
+        raise NotImplementedError
+
+    def process(self, port: str, payload: Payload) -> None:
+        raise GraphError(f"{self.name} is a source and takes no input")
+
+    def open(self) -> None:
+        """Begins: called once by the graph."""
+        self._items = self.items()
+        self._began = self.dispatcher.now()
+        self._advance()
+
+    def step(self) -> bool:
+        if self._next is None or self.pace or not self.has_room():
+            return False
+        self._emit(self.dispatcher.now())
+        return True
+
+    def _advance(self) -> None:
+        assert self._items is not None
+        with self.working(None, 0.0):
+            self._next = next(self._items, None)
+        if self._next is None:
+            self._done = True
+            self.graph.ended(self)
+        elif self.pace:
+            self.dispatcher.timeout(self._due(self._next[1]), self._expire)
+        else:
+            self.graph.wake(self)
+
+    def _due(self, payload: Payload) -> float:
+        return self._began + payload.time / self.pace
+
+    def _expire(self) -> None:
+        if self._next is None or self.graph.stopped:
+            return
+        if self.has_room():
+            self._emit(self._due(self._next[1]))
+        elif self.live:
+            self.drop("no room")
+            self._advance()
+        else:
+            self.graph.when_free(self, self._expire)
+
+    def _emit(self, born: float) -> None:
+        assert self._next is not None
+        port, payload = self._next
+        payload.born = born
+        now = self.dispatcher.now()
+        payload.visits = Visit(self.name, 0.0, now - born, None)
+        self.wait.enter(now - born)
+        self.handled += 1
+        self.bytes += payload.size
+        self.send(port, payload)
+        self._advance()
+
+    @property
+    def drained(self) -> bool:
+        return self._done
+
+
+@dataclass
+class Path:
+    """What a sink received from one source: how long it took, and where that time went."""
+
+    sink: str
+    packets: int = 0
+    bytes: int = 0
+    latency: Times = field(default_factory=Times)
+    stages: dict[str, tuple[Times, Times]] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+
+
+class Graph:
+    """Modules and what joins them.
+
+    >>> graph = Graph()
+    >>> source = graph.add("pattern", modules.Pattern(frames=3, width=64, height=48))
+    >>> sink = graph.add("count", modules.Collect())
+    >>> graph.join("pattern.out", "count.in")
+    >>> graph.run()
+    >>> [frame.number for frame in sink.payloads]
+    [0, 1, 2]
+    """
+
+    def __init__(self, dispatcher: Dispatcher | None = None, title: str = "graph") -> None:
+        self.dispatcher = dispatcher or Dispatcher()
+        self.title = title
+        self.modules: dict[str, Module] = {}
+        self.joints: list[tuple[str, str]] = []
+        self.paths: dict[str, Path] = {}
+        self.stopped = False
+        self.failed: BaseException | None = None
+        self.began = 0.0
+        self.ends = 0.0
+        self._awake: set[str] = set()
+        self._finished: set[str] = set()
+        self._waiting: dict[str, Any] = {}
+
+    def add(self, name: str, module: Module) -> Any:
+        """Adds a module under a name, and returns it."""
+        if name in self.modules:
+            raise GraphError(f"two modules are called `{name}`")
+        if not name or "." in name:
+            raise GraphError(f"`{name}` is no name for a module: it must not be empty nor have a dot")
+        module.name = name
+        module._graph = self
+        self.modules[name] = module
+        return module
+
+    def join(self, source: str, sink: str) -> None:
+        """Joins an output, ``module.port``, to an input; the port may be left out where there is one."""
+        maker, out = self._port(source, "outputs")
+        taker, into = self._port(sink, "inputs")
+        given, wanted = maker.outputs[out], taker.inputs[into]
+        if not issubclass(given, wanted):
+            raise GraphError(
+                f"`{maker.name}.{out}` gives {kind_name(given)}, but `{taker.name}.{into}` takes {kind_name(wanted)}"
+            )
+        if into in taker._inputs:
+            raise GraphError(f"`{taker.name}.{into}` is fed twice")
+        link = Link(taker, into, taker.room)
+        taker._inputs[into] = link
+        maker._outputs[out].append(link)
+        self.joints.append((f"{maker.name}.{out}", f"{taker.name}.{into}"))
+
+    def _port(self, text: str, side: str) -> tuple[Module, str]:
+        name, _, port = text.partition(".")
+        module = self.modules.get(name)
+        if module is None:
+            raise GraphError(f"no module is called `{name}`; there are {', '.join(self.modules) or 'none'}")
+        ports: Mapping[str, type[Payload]] = getattr(module, side)
+        if not port and len(ports) == 1:
+            port = next(iter(ports))
+        if port not in ports:
+            known = ", ".join(f"{name}.{port}" for port in ports) or "none"
+            raise GraphError(f"`{text}` is none of the {side} of `{name}`: {known}")
+        return module, port
+
+    # Running.
+
+    def run(self, seconds: float | None = None) -> None:
+        """Runs until all sources have ended, or for so long; a second call goes on from nothing new."""
+        for module in self.modules.values():
+            missing = [port for port in module.inputs if port not in module._inputs]
+            if missing and not getattr(module, "optional", False):
+                raise GraphError(f"`{module.name}.{missing[0]}` is fed by nothing")
+        self.began = self.dispatcher.now()
+        limit = None
+        if seconds is not None:
+            limit = self.dispatcher.timeout(self.began + seconds, self.stop)
+        try:
+            for module in self.modules.values():
+                module.begin()
+            for module in self.modules.values():
+                if isinstance(module, Source):
+                    module.open()
+            self.dispatcher.run()
+        finally:
+            if limit is not None:
+                limit.cancel()
+            self.ends = self.dispatcher.now()
+            for module in self.modules.values():
+                module.close()
+        if self.failed is not None:
+            raise self.failed
+
+    def stop(self) -> None:
+        """Ends the run; modules are closed."""
+        self.stopped = True
+        self.dispatcher.stop()
+
+    def wake(self, module: Module) -> None:
+        """The module may have something to do."""
+        if module.name not in self._awake:
+            self._awake.add(module.name)
+            self.dispatcher.defer(lambda: self._turn(module))
+
+    def _turn(self, module: Module) -> None:
+        self._awake.discard(module.name)
+        if self.stopped:
+            return
+        if module.step():
+            self.wake(module)
+        self._end_if_drained(module)
+
+    def free(self, link: Link) -> None:
+        """An input has room again: whoever feeds it may go on."""
+        for module in self.modules.values():
+            if any(link in links for links in module._outputs.values()):
+                again = self._waiting.pop(module.name, None)
+                if again is not None:
+                    self.dispatcher.defer(again)
+                self.wake(module)
+
+    def when_free(self, module: Module, callback: Any) -> None:
+        """Calls back when an output of the module has room again."""
+        self._waiting[module.name] = callback
+
+    def ended(self, module: Module) -> None:
+        """The module will send no more: what it feeds ends when it is drained."""
+        self._finished.add(module.name)
+        for links in module._outputs.values():
+            for link in links:
+                link.ended = True
+                self.wake(link.module)
+
+    def _end_if_drained(self, module: Module) -> None:
+        if module.name in self._finished or not module.drained or isinstance(module, Source):
+            return
+        with module.working(None, 0.0):
+            module.finish()
+        self.ended(module)
+
+    def arrived(self, sink: Module, payload: Payload) -> None:
+        """A sink calls this for each payload that has reached its end."""
+        path = self.paths.setdefault(sink.name, Path(sink.name))
+        path.packets += 1
+        path.bytes += payload.size
+        now = self.dispatcher.now()
+        path.latency.enter(now - payload.born)
+        visits = []
+        visit = payload.visits
+        while visit is not None:
+            visits.append(visit)
+            visit = visit.before
+        if sink._current is not None:
+            _, wait, began = sink._current
+            visits.insert(0, Visit(sink.name, wait, now - began, None))
+        if not path.order:
+            path.order = [visit.module for visit in reversed(visits)]
+        for visit in visits:
+            wait_times, service_times = path.stages.setdefault(visit.module, (Times(), Times()))
+            wait_times.enter(visit.wait)
+            service_times.enter(visit.service)
+
+    def ledger(self) -> dict[str, Any]:
+        """The account of the run, as ``lastmeter.ledger/2``."""
+        return account.ledger(self)
+
+
+from . import account, modules  # noqa: E402  (they need what is above)
