@@ -12,15 +12,20 @@ from typing import Any
 import pytest
 
 import lastmeter
-from lastmeter import _lastmeter, cluster, element, network, program, sweeping
+from lastmeter import _lastmeter, cluster, element, media, network, program, sweeping
+from lastmeter.media import captions, dispatcher, index, payload
+from lastmeter.media import network as devices
 
 PYTHON = Path(__file__).parent.parent
 
 
-def documented() -> Iterator[tuple[str, str]]:
-    """Every docstring of the package once, with the name of its owner."""
+def documented() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every docstring of the package once, with the name of its owner and the names that it may use."""
     seen = set()
-    modules: list[Any] = [lastmeter, network, program, sweeping, element, cluster, _lastmeter]
+    modules: list[Any] = [
+        *(lastmeter, network, program, sweeping, element, cluster, _lastmeter),
+        *(media, captions, devices, dispatcher, index, payload),
+    ]
     for module in modules:
         things = [(module.__name__, module)]
         for name, thing in vars(module).items():
@@ -31,15 +36,16 @@ def documented() -> Iterator[tuple[str, str]]:
             text = getattr(thing, "__doc__", None)
             if isinstance(text, str) and ">>>" in text and text not in seen:
                 seen.add(text)
-                yield name, text
+                space = dict(vars(module)) if module.__name__.startswith("lastmeter.media") else {}
+                yield name, text, space
 
 
 EXAMPLES = list(documented())
 
 
-@pytest.mark.parametrize(("name", "text"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
-def test_the_example_of(name: str, text: str) -> None:
-    test = doctest.DocTestParser().get_doctest(inspect.cleandoc(text), {}, name, None, 0)
+@pytest.mark.parametrize(("name", "text", "space"), EXAMPLES, ids=[name for name, _, _ in EXAMPLES])
+def test_the_example_of(name: str, text: str, space: dict[str, Any]) -> None:
+    test = doctest.DocTestParser().get_doctest(inspect.cleandoc(text), space, name, None, 0)
     found: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
     runner.run(test, out=found.append)
@@ -47,7 +53,7 @@ def test_the_example_of(name: str, text: str) -> None:
 
 
 def test_there_are_examples_of_both_languages() -> None:
-    names = {name for name, _ in EXAMPLES}
+    names = {name for name, _, _ in EXAMPLES}
     assert {"Experiment", "Graph", "Table", "Element", "sweep", "Experiment.what_if"} <= names
 
 

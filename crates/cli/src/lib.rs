@@ -16,6 +16,7 @@ mod judges;
 mod kinds;
 mod live;
 mod lookup;
+mod media;
 mod output;
 mod progress;
 mod repro;
@@ -108,6 +109,8 @@ enum Command {
     Display(daemon::Arguments),
     /// Forward packets between interfaces, with filters, plugins, queues and routes that change while it runs
     Router(daemon::Arguments),
+    /// Find people, pages, stories, jokes and goals in pictures: needs the Python package
+    Media(media::Arguments),
     /// Run benchmarks, and compare with peers such as ns-3 and DPDK where installed
     Bench(bench::Arguments),
 }
@@ -164,6 +167,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Disk(arguments) => daemon::run(&common, "disk", &arguments),
         Command::Display(arguments) => daemon::run(&common, "display", &arguments),
         Command::Router(arguments) => daemon::run(&common, "router", &arguments),
+        Command::Media(arguments) => media::run(&common, &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),
     })
 }

@@ -53,7 +53,9 @@ def ledger(graph: Graph) -> dict[str, Any]:
         "verdict": verdict(graph, total / duration, busy),
         "what_ifs": [],
         "balance": {
-            "latency_residual": max((_residual(path) for path in graph.paths.values()), default=0.0),
+            "latency_residual": max(
+                (_residual(path) for path in graph.paths.values()), default=0.0
+            ),
             "packets_residual": 0,
         },
         "provenance": {
@@ -114,7 +116,9 @@ def verdict(graph: Graph, busy: float, by_module: dict[str, float]) -> dict[str,
     heaviest, seconds = max(by_module.items(), key=lambda item: item[1])
     share = seconds / max(sum(by_module.values()), 1e-12)
     if busy >= BUSY:
-        words = f"the dispatcher's thread limits the graph; {heaviest} takes {share:.0%} of its time"
+        words = (
+            f"the dispatcher's thread limits the graph; {heaviest} takes {share:.0%} of its time"
+        )
         return {
             "resource": "dispatcher",
             "utilisation": busy,
@@ -165,7 +169,10 @@ def table(graph: Graph) -> str:
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
-        "  ".join(cell.ljust(w) if column in (0, 7) else cell.rjust(w) for column, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+        "  ".join(
+            cell.ljust(w) if column in (0, 7) else cell.rjust(w)
+            for column, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
         for row in rows
     ]
     busy = {m.name: m.service.total for m in graph.modules.values() if m.service.total > 0}

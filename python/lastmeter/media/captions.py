@@ -54,12 +54,16 @@ def parse(text: str) -> list[Caption]:
             words.append(_TAG.sub("", lines[number]).strip())
             number += 1
         if end < begin:
-            raise CaptionError(f"line {number}: a caption ends at {end:g} s, before it begins at {begin:g} s")
+            raise CaptionError(
+                f"line {number}: a caption ends at {end:g} s, before it begins at {begin:g} s"
+            )
         if len(cues) >= CUES_MAX:
             raise CaptionError(f"line {number}: more than {CUES_MAX} captions")
         cues.append(Caption(begin, end - begin, text=_plain(" ".join(words))))
     if not cues and text.strip() not in ("", "WEBVTT"):
-        raise CaptionError("line 1: no line like `00:00:01.500 --> 00:00:03.000`: neither WebVTT nor SubRip")
+        raise CaptionError(
+            "line 1: no line like `00:00:01.500 --> 00:00:03.000`: neither WebVTT nor SubRip"
+        )
     return sorted(cues, key=lambda cue: cue.time)
 
 
@@ -91,7 +95,9 @@ def _stamp(seconds: float) -> str:
 
 
 #: What an audience does, as captions mark it in brackets.
-_CUE = re.compile(r"[\[(][^\])]*\b(laugh|applau|cheer|chuckl|giggl|clap)[^\])]*[\])]", re.IGNORECASE)
+_CUE = re.compile(
+    r"[\[(][^\])]*\b(laugh|applau|cheer|chuckl|giggl|clap)[^\])]*[\])]", re.IGNORECASE
+)
 _NOTE = re.compile(r"[\[(][^\])]*[\])]|\u266a[^\u266a]*\u266a?")
 
 

@@ -213,7 +213,9 @@ class Dispatcher:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="media")
         self._away += 1
-        self._threads.submit(work).add_done_callback(lambda future: self._give(lambda: done(future)))
+        self._threads.submit(work).add_done_callback(
+            lambda future: self._give(lambda: done(future))
+        )
 
     def call(self, callback: Callable[[], object]) -> None:
         """Calls back; may be used from any thread."""

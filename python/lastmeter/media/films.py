@@ -93,14 +93,16 @@ class FilmSource(Source):
             waiting = next(captions, None)
 
 
-def _noise(rng: Generator, shape: tuple[int, ...], strength: float) -> Callable[[Image, int], Image]:
+def _noise(
+    rng: Generator, shape: tuple[int, ...], strength: float
+) -> Callable[[Image, int], Image]:
     """Adds noise to pictures, from a bank that is drawn once."""
     bank = rng.normal(0, strength, (8, *shape)).astype(np.int16)
     shifts = rng.integers(0, shape[1], 4096)
 
     def add(image: Image, number: int) -> Image:
         noise = np.roll(bank[number % 8], int(shifts[number % 4096]), axis=1)
-        return np.clip(image.astype(np.int16) + noise, 0, 255).astype(np.uint8)
+        return np.asarray(np.clip(image.astype(np.int16) + noise, 0, 255), np.uint8)
 
     return add
 
@@ -121,7 +123,10 @@ def room(seed: int, seconds: float = 60.0) -> Film:
         at = number / RATE
         image = still.copy()
         hand = at * 2 * np.pi / 10
-        tip = (int(272 + 12 * np.sin(np.floor(hand * 5) / 5)), int(40 - 12 * np.cos(np.floor(hand * 5) / 5)))
+        tip = (
+            int(272 + 12 * np.sin(np.floor(hand * 5) / 5)),
+            int(40 - 12 * np.cos(np.floor(hand * 5) / 5)),
+        )
         cv2.line(image, (272, 40), tip, (20, 20, 20), 1)
         for person in people:
             if person.begin <= at < person.end:
@@ -139,7 +144,13 @@ def _room_background(rng: Generator, width: int, height: int) -> Image:
     for _ in range(7):
         x, y = int(rng.integers(0, width - 60)), int(rng.integers(20, height - 70))
         colour = tuple(int(v) for v in rng.integers(40, 220, 3))
-        cv2.rectangle(image, (x, y), (x + int(rng.integers(20, 60)), y + int(rng.integers(20, 60))), colour, -1)
+        cv2.rectangle(
+            image,
+            (x, y),
+            (x + int(rng.integers(20, 60)), y + int(rng.integers(20, 60))),
+            colour,
+            -1,
+        )
     cv2.circle(image, (272, 40), 16, (240, 240, 240), -1)
     return np.asarray(cv2.GaussianBlur(image, (3, 3), 0), np.uint8)
 
@@ -152,7 +163,14 @@ def _visits(rng: Generator, seconds: float) -> list[Span]:
         end = min(at + lasts, seconds - 2)
         colour = [int(v) for v in rng.integers(10, 90, 3)]
         stops = bool(rng.random() < 0.4)
-        visits.append(Span(at, end, "somebody", {"colour": colour, "left": bool(rng.random() < 0.5), "stops": stops}))
+        visits.append(
+            Span(
+                at,
+                end,
+                "somebody",
+                {"colour": colour, "left": bool(rng.random() < 0.5), "stops": stops},
+            )
+        )
         at = end + float(rng.uniform(3, 12)) if rng.random() < 0.85 else end - lasts / 3
     return visits
 
@@ -194,7 +212,9 @@ def board(seed: int, pages: int = 3) -> Film:
     strokes, wipes, seconds = _lecture(rng, pages)
     corners = np.array([(58, 32), (588, 46), (602, 430), (40, 446)], np.float32)
     corners += rng.uniform(-14, 14, corners.shape).astype(np.float32)
-    straight = np.array([(0, 0), (BOARD[0] - 1, 0), (BOARD[0] - 1, BOARD[1] - 1), (0, BOARD[1] - 1)], np.float32)
+    straight = np.array(
+        [(0, 0), (BOARD[0] - 1, 0), (BOARD[0] - 1, BOARD[1] - 1), (0, BOARD[1] - 1)], np.float32
+    )
     matrix = cv2.getPerspectiveTransform(straight, corners)
     wall = np.full((480, 640, 3), (96, 104, 110), np.uint8)
     noise = _noise(rng, wall.shape, 2.0)
@@ -205,15 +225,21 @@ def board(seed: int, pages: int = 3) -> Film:
         wiped = max((wipe for wipe in wipes if wipe <= at), default=-1.0)
         for stroke in strokes:
             if wiped < stroke.begin <= at:
-                _draw_stroke(image, stroke, min(1.0, (at - stroke.begin) / (stroke.end - stroke.begin)))
+                _draw_stroke(
+                    image, stroke, min(1.0, (at - stroke.begin) / (stroke.end - stroke.begin))
+                )
         return image
 
     def draw(number: int) -> Image:
         at = number / RATE
-        image = cv2.warpPerspective(surface(at), matrix, (640, 480), dst=wall.copy(), borderMode=cv2.BORDER_TRANSPARENT)
-        image = np.asarray(image, np.uint8)
+        seen = cv2.warpPerspective(
+            surface(at), matrix, (640, 480), dst=wall.copy(), borderMode=cv2.BORDER_TRANSPARENT
+        )
+        image = np.asarray(seen, np.uint8)
         cv2.polylines(image, [corners.astype(np.int32)], True, (50, 50, 50), 5)
-        active = next((stroke for stroke in strokes if stroke.begin - 1.0 <= at <= stroke.end + 1.2), None)
+        active = next(
+            (stroke for stroke in strokes if stroke.begin - 1.0 <= at <= stroke.end + 1.2), None
+        )
         wiping = any(abs(at - wipe) < 1.5 for wipe in wipes)
         if active is not None or wiping:
             x, y = active.values["at"] if active is not None else (BOARD[0] // 2, BOARD[1] // 2)
@@ -239,11 +265,21 @@ def _lecture(rng: Generator, pages: int) -> tuple[list[Span], list[float], float
     for page in range(pages):
         for line in range(int(rng.integers(2, 5))):
             for word in range(int(rng.integers(2, 4))):
-                x, y = 40 + word * 140 + int(rng.integers(0, 20)), 40 + line * 62 + int(rng.integers(0, 12))
-                points = [(x + 9 * i, y + int(rng.integers(-11, 12))) for i in range(int(rng.integers(7, 11)))]
+                x, y = (
+                    40 + word * 140 + int(rng.integers(0, 20)),
+                    40 + line * 62 + int(rng.integers(0, 12)),
+                )
+                points = [
+                    (x + 9 * i, y + int(rng.integers(-11, 12)))
+                    for i in range(int(rng.integers(7, 11)))
+                ]
                 colour = [(150, 40, 30), (30, 30, 30), (40, 40, 170)][int(rng.integers(0, 3))]
                 lasts = float(rng.uniform(0.8, 1.6))
-                strokes.append(Span(at, at + lasts, "stroke", {"points": points, "colour": colour, "at": (x, y)}))
+                strokes.append(
+                    Span(
+                        at, at + lasts, "stroke", {"points": points, "colour": colour, "at": (x, y)}
+                    )
+                )
                 at += lasts + float(rng.uniform(0.1, 0.6))
             at += float(rng.uniform(0.5, 4.0))
         at += float(rng.uniform(4, 7))

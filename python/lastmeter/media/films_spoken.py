@@ -25,7 +25,12 @@ FILLERS = "the a of in on and with after before this that today again said would
 
 
 def _talk(rng: Generator, words: list[str], count: int) -> str:
-    chosen = [words[int(rng.integers(len(words)))] if rng.random() < 0.45 else FILLERS[int(rng.integers(len(FILLERS)))] for _ in range(count)]
+    chosen = [
+        words[int(rng.integers(len(words)))]
+        if rng.random() < 0.45
+        else FILLERS[int(rng.integers(len(FILLERS)))]
+        for _ in range(count)
+    ]
     return " ".join(chosen).capitalize() + "."
 
 
@@ -45,7 +50,7 @@ def _laughter(rng: Generator, seconds: float, strength: float) -> Samples:
     at = np.arange(count) / SOUND
     swell = np.minimum(1, at / 0.3) * np.minimum(1, (seconds - at) / 0.6)
     rhythm = 0.6 + 0.4 * np.sin(2 * np.pi * 5 * at)
-    return (rng.normal(0, 0.35, count) * swell * rhythm * strength).astype(np.float32)[:, None][:, 0]
+    return np.asarray(rng.normal(0, 0.35, count) * swell * rhythm * strength, np.float32)
 
 
 def _shot(rng: Generator) -> Image:
@@ -145,7 +150,9 @@ def comedy(seed: int, jokes: int = 10) -> Film:
             sound.append(_speech(rng, lasts))
             at += lasts
             if rng.random() < 0.1:
-                captions.append(Caption(at, 0.4, text=("[MUSIC]", "(door closes)")[int(rng.integers(2))]))
+                captions.append(
+                    Caption(at, 0.4, text=("[MUSIC]", "(door closes)")[int(rng.integers(2))])
+                )
                 sound.append(np.zeros(int(0.4 * SOUND), np.float32))
                 at += 0.4
         punch = at
@@ -159,14 +166,23 @@ def comedy(seed: int, jokes: int = 10) -> Film:
         sound.append(np.zeros(int(pause * SOUND), np.float32))
         at += pause
     noise = _noise(rng, stage.shape, 2.0)
-    return Film("comedy", seed, at, RATE, lambda number: noise(stage, number), truth, captions, _mixed(rng, sound))
+    return Film(
+        "comedy",
+        seed,
+        at,
+        RATE,
+        lambda number: noise(stage, number),
+        truth,
+        captions,
+        _mixed(rng, sound),
+    )
 
 
 def sport(seed: int, goals: int = 7) -> Film:
     """A game with a scoreboard in a corner; close-ups without it, replays, and goals."""
     rng = np.random.default_rng([seed, 5])
     corner = (16 if rng.random() < 0.5 else 216, 14 if rng.random() < 0.5 else 206)
-    style = {"ground": [int(v) for v in rng.integers(10, 70, 3)], "ink": (255, 255, 255)}
+    ground = tuple(int(v) for v in rng.integers(10, 70, 3))
     truth, scores = [], [(0.0, 0, 0)]
     at, home, away = float(rng.uniform(8, 14)), 0, 0
     hidden: list[tuple[float, float]] = []
@@ -194,18 +210,34 @@ def sport(seed: int, goals: int = 7) -> Film:
         shift = int(60 * np.sin(now / 3))
         cv2.line(image, (160 - shift, 0), (160 - shift, 240), (220, 230, 220), 2)
         for index, (x, y, speed, phase) in enumerate(players):
-            centre = (int((x + 0.12 * np.sin(now * (0.5 + speed) + 6 * phase)) * 320), int((0.15 + y * 0.7) * 240))
+            centre = (
+                int((x + 0.12 * np.sin(now * (0.5 + speed) + 6 * phase)) * 320),
+                int((0.15 + y * 0.7) * 240),
+            )
             cv2.circle(image, centre, 5, (30, 30, 200) if index % 2 else (200, 60, 30), -1)
-        _, us, them = max((score for score in scores if score[0] <= now), key=lambda score: score[0])
-        _draw_scoreboard(image, corner, us, them, style)
+        _, us, them = max(
+            (score for score in scores if score[0] <= now), key=lambda score: score[0]
+        )
+        _draw_scoreboard(image, corner, us, them, ground)
         return noise(image, number)
 
     known = {"region": (corner[0], corner[1], 88, 20)}
     return Film("sport", seed, seconds, RATE, draw, truth, known=known)
 
 
-def _draw_scoreboard(image: Image, corner: tuple[int, int], home: int, away: int, style: dict[str, object]) -> None:
+def _draw_scoreboard(
+    image: Image, corner: tuple[int, int], home: int, away: int, ground: tuple[int, ...]
+) -> None:
     x, y = corner
-    cv2.rectangle(image, (x, y), (x + 88, y + 20), style["ground"], -1)  # type: ignore[call-overload]
+    cv2.rectangle(image, (x, y), (x + 88, y + 20), ground, -1)
     text = f"HOM {home}:{away} AWY"
-    cv2.putText(image, text, (x + 3, y + 14), cv2.FONT_HERSHEY_SIMPLEX, 0.35, style["ink"], 1, cv2.LINE_AA)  # type: ignore[call-overload]
+    cv2.putText(
+        image,
+        text,
+        (x + 3, y + 14),
+        cv2.FONT_HERSHEY_SIMPLEX,
+        0.35,
+        (255, 255, 255),
+        1,
+        cv2.LINE_AA,
+    )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .dispatcher import Dispatcher
-from .payload import Frame, Payload, Visit, kind_name
+from .payload import Payload, Visit, kind_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -340,7 +340,9 @@ class Graph:
         if name in self.modules:
             raise GraphError(f"two modules are called `{name}`")
         if not name or "." in name:
-            raise GraphError(f"`{name}` is no name for a module: it must not be empty nor have a dot")
+            raise GraphError(
+                f"`{name}` is no name for a module: it must not be empty nor have a dot"
+            )
         module.name = name
         module._graph = self
         self.modules[name] = module
@@ -366,7 +368,9 @@ class Graph:
         name, _, port = text.partition(".")
         module = self.modules.get(name)
         if module is None:
-            raise GraphError(f"no module is called `{name}`; there are {', '.join(self.modules) or 'none'}")
+            raise GraphError(
+                f"no module is called `{name}`; there are {', '.join(self.modules) or 'none'}"
+            )
         ports: Mapping[str, type[Payload]] = getattr(module, side)
         if not port and len(ports) == 1:
             port = next(iter(ports))
@@ -477,4 +481,4 @@ class Graph:
         return account.ledger(self)
 
 
-from . import account, modules  # noqa: E402  (they need what is above)
+from . import account  # noqa: E402  (they need what is above)

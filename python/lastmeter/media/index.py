@@ -35,6 +35,11 @@ class BadIndex(ValueError):
     """An index that cannot be used; the message says why."""
 
 
+def thumbnail_name(clip: int) -> str:
+    """The file beside an index with the small picture of a clip."""
+    return f"clip-{clip}.jpg"
+
+
 @dataclass
 class Clip:
     """A part of a film that a program found: a story, a joke, a page, somebody in a room."""
@@ -75,7 +80,9 @@ class Index:
                     self._db.executescript(_TABLES)
                     self._db.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
-                raise BadIndex(f"`{path}` is an index of version {version}; this program reads {VERSION}")
+                raise BadIndex(
+                    f"`{path}` is an index of version {version}; this program reads {VERSION}"
+                )
         except sqlite3.DatabaseError as error:
             raise BadIndex(f"`{path}` is no index: {error}") from error
 
@@ -104,18 +111,32 @@ class Index:
         with self._db:
             cursor = self._db.execute(
                 'INSERT INTO clip(film, program, begin, "end", title, score, at, path, more) VALUES (?,?,?,?,?,?,?,?,?)',
-                (film, clip.program, clip.begin, clip.end, clip.title, clip.score, clip.at, clip.path, json.dumps(clip.more)),
+                (
+                    film,
+                    clip.program,
+                    clip.begin,
+                    clip.end,
+                    clip.title,
+                    clip.score,
+                    clip.at,
+                    clip.path,
+                    json.dumps(clip.more),
+                ),
             )
             number = int(cursor.lastrowid or 0)
             self._db.executemany(
-                "INSERT INTO words VALUES (?, ?, ?, ?)", [(cue.text, number, cue.time, cue.end) for cue in captions]
+                "INSERT INTO words VALUES (?, ?, ?, ?)",
+                [(cue.text, number, cue.time, cue.end) for cue in captions],
             )
         return number
 
     def forget(self, film: int, program: str) -> None:
         """Removes the clips that a program found in a film, before it looks again."""
         with self._db:
-            self._db.execute("DELETE FROM words WHERE clip IN (SELECT id FROM clip WHERE film = ? AND program = ?)", (film, program))
+            self._db.execute(
+                "DELETE FROM words WHERE clip IN (SELECT id FROM clip WHERE film = ? AND program = ?)",
+                (film, program),
+            )
             self._db.execute("DELETE FROM clip WHERE film = ? AND program = ?", (film, program))
 
     def remove(self, clip: int) -> None:
@@ -134,17 +155,29 @@ class Index:
         return next(iter(self._clips("WHERE id = ?", (number,))), None)
 
     def clips(
-        self, program: str | None = None, *, film: int | None = None, since: float | None = None, until: float | None = None,
-        least: float | None = None, ranked: bool = False,
-    ) -> list[Clip]:  # fmt: skip
+        self,
+        program: str | None = None,
+        *,
+        film: int | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        least: float | None = None,
+        ranked: bool = False,
+    ) -> list[Clip]:
         """Clips by program, film, time of recording and least score; ranked by score, else in order of time."""
         wanted = [
-            ("program = ?", program), ("film = ?", film), ("at >= ?", since), ("at <= ?", until), ("score >= ?", least)
-        ]  # fmt: skip
+            ("program = ?", program),
+            ("film = ?", film),
+            ("at >= ?", since),
+            ("at <= ?", until),
+            ("score >= ?", least),
+        ]
         used = [(term, value) for term, value in wanted if value is not None]
         where = "WHERE " + " AND ".join(term for term, _ in used) if used else ""
         order = "score DESC" if ranked else "at, begin"
-        return self._clips(f"{where} ORDER BY {order} LIMIT {FOUND_MAX}", tuple(value for _, value in used))
+        return self._clips(
+            f"{where} ORDER BY {order} LIMIT {FOUND_MAX}", tuple(value for _, value in used)
+        )
 
     def search(self, text: str, program: str | None = None) -> list[tuple[Clip, str, float]]:
         """Clips in which words are said, the best first: the clip, the line with the words in brackets, and its time."""
@@ -166,9 +199,25 @@ class Index:
 
     def said(self, clip: int) -> list[tuple[float, float, str]]:
         """What is said in a clip: begin, end, text."""
-        return self._db.execute('SELECT begin, "end", text FROM words WHERE clip = ? ORDER BY begin', (clip,)).fetchall()
+        return self._db.execute(
+            'SELECT begin, "end", text FROM words WHERE clip = ? ORDER BY begin', (clip,)
+        ).fetchall()
 
     def _clips(self, rest: str, values: tuple[Any, ...]) -> list[Clip]:
         columns = 'program, begin, "end", title, score, at, path, more, id, film'
         rows = self._db.execute(f"SELECT {columns} FROM clip {rest}", values)
-        return [Clip(*row[:7], json.loads(row[7]), *row[8:]) for row in rows]
+        return [
+            Clip(
+                program=row[0],
+                begin=row[1],
+                end=row[2],
+                title=row[3],
+                score=row[4],
+                at=row[5],
+                path=row[6],
+                more=json.loads(row[7]),
+                id=row[8],
+                film=row[9],
+            )
+            for row in rows
+        ]

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def grey(image: Image) -> Image:
     """A picture without its colours; one that has none is returned as it is."""
-    return image if image.ndim == 2 else np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), np.uint8)
+    return (
+        image if image.ndim == 2 else np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), np.uint8)
+    )
 
 
 class Pattern(Source):
@@ -28,10 +30,23 @@ class Pattern(Source):
     outputs = {"out": Frame}
 
     def __init__(
-        self, *, frames: int = 0, width: int = 640, height: int = 480, rate: float = 30.0, colour: bool = True, pace: float = 0.0
+        self,
+        *,
+        frames: int = 0,
+        width: int = 640,
+        height: int = 480,
+        rate: float = 30.0,
+        colour: bool = True,
+        pace: float = 0.0,
     ) -> None:
         super().__init__(pace)
-        self.frames, self.width, self.height, self.rate, self.colour = frames, width, height, rate, colour
+        self.frames, self.width, self.height, self.rate, self.colour = (
+            frames,
+            width,
+            height,
+            rate,
+            colour,
+        )
 
     def items(self) -> Iterator[tuple[str, Payload]]:
         ramp = np.add.outer(np.arange(self.height), np.arange(self.width)).astype(np.uint8)
@@ -39,7 +54,15 @@ class Pattern(Source):
         number = 0
         while self.frames == 0 or number < self.frames:
             image = np.ascontiguousarray(np.roll(base, number % self.width, axis=1))
-            cv2.putText(image, str(number), (8, self.height - 12), cv2.FONT_HERSHEY_SIMPLEX, 1.0, (255, 255, 255), 2)
+            cv2.putText(
+                image,
+                str(number),
+                (8, self.height - 12),
+                cv2.FONT_HERSHEY_SIMPLEX,
+                1.0,
+                (255, 255, 255),
+                2,
+            )
             yield "out", Frame(number / self.rate, 1 / self.rate, image=image, number=number)
             number += 1
 
@@ -103,7 +126,9 @@ class Threshold(Filter):
         self.level = level
 
     def change(self, image: Image) -> Image:
-        return np.asarray(cv2.threshold(grey(image), self.level, 255, cv2.THRESH_BINARY)[1], np.uint8)
+        return np.asarray(
+            cv2.threshold(grey(image), self.level, 255, cv2.THRESH_BINARY)[1], np.uint8
+        )
 
 
 class Grey(Filter):
@@ -140,7 +165,9 @@ class Text(Filter):
         image = payload.image.copy()
         text = self.text.format(time=payload.time, number=payload.number)
         for colour, thickness in (((0, 0, 0), 3), ((255, 255, 255), 1)):
-            cv2.putText(image, text, (self.x, self.y), cv2.FONT_HERSHEY_SIMPLEX, 0.6, colour, thickness)
+            cv2.putText(
+                image, text, (self.x, self.y), cv2.FONT_HERSHEY_SIMPLEX, 0.6, colour, thickness
+            )
         self.send("out", payload.derive(image=image))
 
 
@@ -151,12 +178,16 @@ class Perspective(Filter):
         super().__init__()
         if len(corners) != 4:
             raise ValueError(f"perspective takes four corners, not {len(corners)}")
-        target = np.array([(0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1)], np.float32)
+        target = np.array(
+            [(0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1)], np.float32
+        )
         self.matrix = cv2.getPerspectiveTransform(np.array(corners, np.float32), target)
         self.width, self.height = width, height
 
     def change(self, image: Image) -> Image:
-        return np.asarray(cv2.warpPerspective(image, self.matrix, (self.width, self.height)), np.uint8)
+        return np.asarray(
+            cv2.warpPerspective(image, self.matrix, (self.width, self.height)), np.uint8
+        )
 
 
 class JpegEncode(Module):
@@ -172,7 +203,13 @@ class JpegEncode(Module):
     def process(self, port: str, payload: Payload) -> None:
         assert isinstance(payload, Frame)
         _, data = cv2.imencode(".jpg", payload.image, [cv2.IMWRITE_JPEG_QUALITY, self.quality])
-        coded = Coded(payload.time, payload.duration, payload.channel, data=data.tobytes(), number=payload.number)
+        coded = Coded(
+            payload.time,
+            payload.duration,
+            payload.channel,
+            data=data.tobytes(),
+            number=payload.number,
+        )
         self.send("out", coded)
 
 
@@ -188,7 +225,13 @@ class JpegDecode(Module):
         if image is None:
             self.drop("not a JPEG")
             return
-        frame = Frame(payload.time, payload.duration, payload.channel, image=np.asarray(image, np.uint8), number=payload.number)
+        frame = Frame(
+            payload.time,
+            payload.duration,
+            payload.channel,
+            image=np.asarray(image, np.uint8),
+            number=payload.number,
+        )
         self.send("out", frame)
 
 
@@ -203,7 +246,12 @@ class AudioLevel(Module):
         samples = payload.samples
         level = float(np.sqrt(np.mean(np.square(samples)))) if samples.size else 0.0
         peak = float(np.max(np.abs(samples))) if samples.size else 0.0
-        self.send("out", Event(payload.time, payload.duration, name="level", values={"rms": level, "peak": peak}))
+        self.send(
+            "out",
+            Event(
+                payload.time, payload.duration, name="level", values={"rms": level, "peak": peak}
+            ),
+        )
 
 
 class TemplateMatch(Module):
@@ -225,7 +273,15 @@ class TemplateMatch(Module):
         scores = cv2.matchTemplate(plane, self.template, cv2.TM_CCOEFF_NORMED)
         _, score, _, (x, y) = cv2.minMaxLoc(scores)
         if score >= self.least:
-            self.send("out", Event(payload.time, payload.duration, name="match", values={"x": x, "y": y, "score": score}))
+            self.send(
+                "out",
+                Event(
+                    payload.time,
+                    payload.duration,
+                    name="match",
+                    values={"x": x, "y": y, "score": score},
+                ),
+            )
 
 
 class Keyframes(Module):
@@ -241,7 +297,9 @@ class Keyframes(Module):
 
     def process(self, port: str, payload: Payload) -> None:
         assert isinstance(payload, Frame)
-        histogram = np.asarray(cv2.calcHist([grey(payload.image)], [0], None, [64], [0, 256]), np.float32)
+        histogram = np.asarray(
+            cv2.calcHist([grey(payload.image)], [0], None, [64], [0, 256]), np.float32
+        )
         histogram /= max(1.0, float(histogram.sum()))
         before, self._before = self._before, histogram
         change = 1.0 if before is None else float(np.abs(histogram - before).sum()) / 2
@@ -301,6 +359,25 @@ class Join(Module):
 
 
 __all__ = [
-    "AudioLevel", "Call", "Caption", "Collect", "Difference", "Discard", "Edge", "Exercise", "Filter", "Grey", "Join",
-    "JpegDecode", "JpegEncode", "Keyframes", "Pattern", "Perspective", "Scale", "TemplateMatch", "Text", "Threshold", "grey",
+    "AudioLevel",
+    "Call",
+    "Caption",
+    "Collect",
+    "Difference",
+    "Discard",
+    "Edge",
+    "Exercise",
+    "Filter",
+    "Grey",
+    "Join",
+    "JpegDecode",
+    "JpegEncode",
+    "Keyframes",
+    "Pattern",
+    "Perspective",
+    "Scale",
+    "TemplateMatch",
+    "Text",
+    "Threshold",
+    "grey",
 ]

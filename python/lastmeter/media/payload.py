@@ -84,12 +84,12 @@ class Frame(Payload):
     @property
     def width(self) -> int:
         """Columns."""
-        return self.image.shape[1]
+        return int(self.image.shape[1])
 
     @property
     def height(self) -> int:
         """Rows."""
-        return self.image.shape[0]
+        return int(self.image.shape[0])
 
 
 @dataclass(slots=True)

@@ -57,13 +57,17 @@ class Activity(Module):
     def process(self, port: str, payload: Payload) -> None:
         assert isinstance(payload, Frame)
         share = self.measure(payload)
-        self.send("out", Event(payload.time, payload.duration, name="activity", values={"share": share}))
+        self.send(
+            "out", Event(payload.time, payload.duration, name="activity", values={"share": share})
+        )
 
     def measure(self, frame: Frame) -> float:
         """The share for the next picture."""
         plane = grey(frame.image)
         height = max(1, plane.shape[0] * WIDTH // plane.shape[1])
-        small = np.asarray(cv2.resize(plane, (WIDTH, height), interpolation=cv2.INTER_AREA), np.uint8)
+        small = np.asarray(
+            cv2.resize(plane, (WIDTH, height), interpolation=cv2.INTER_AREA), np.uint8
+        )
         small = np.asarray(cv2.GaussianBlur(small, (3, 3), 0), np.uint8)
         if self._room is None or self._still is None or self._before is None:
             self._room, self._before = small.astype(np.float32), small
@@ -78,21 +82,27 @@ class Activity(Module):
         expected = self._room * ratio
         differs = (np.abs(small - expected) > self.contrast).astype(np.uint8)
         # Single pixels are noise, or the hand of a clock.
-        differs = np.asarray(cv2.morphologyEx(differs, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)), np.uint8)
+        differs = np.asarray(
+            cv2.morphologyEx(differs, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)), np.uint8
+        )
         around = np.asarray(cv2.dilate(differs, np.ones((9, 9), np.uint8)), np.uint8) > 0
         moves = np.abs(small.astype(np.int16) - self._before) > self.contrast / 2
         self._before = small
         self._still = np.where(moves | ~around, 0.0, self._still + elapsed).astype(np.float32)
         rate = min(1.0, elapsed / self.learn)
         learns = ~around | (self._still > self.settle)
-        self._room += np.where(learns, rate * (small / max(ratio, 1e-3) - self._room), 0.0).astype(np.float32)
+        self._room += np.where(learns, rate * (small / max(ratio, 1e-3) - self._room), 0.0).astype(
+            np.float32
+        )
         return float(differs.mean())
 
 
 class Occupancy:
     """Occupied or empty from activity: above ``on`` for ``confirm`` seconds, until below ``off`` for ``linger``."""
 
-    def __init__(self, on: float = 0.006, off: float = 0.003, confirm: float = 0.2, linger: float = 0.6) -> None:
+    def __init__(
+        self, on: float = 0.006, off: float = 0.003, confirm: float = 0.2, linger: float = 0.6
+    ) -> None:
         self.on, self.off, self.confirm, self.linger = on, off, confirm, linger
         self.occupied = False
         self._since: float | None = None
@@ -122,9 +132,17 @@ class RoomMonitor(Module):
     outputs = {"out": Event}
 
     def __init__(
-        self, folder: Path | None = None, index: Index | None = None, *, film: str = "room", pre: float = 2.0,
-        rate: float = 10.0, keep: int = 10_000_000_000, spare: int = 100_000_000, activity: Activity | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path | None = None,
+        index: Index | None = None,
+        *,
+        film: str = "room",
+        pre: float = 2.0,
+        rate: float = 10.0,
+        keep: int = 10_000_000_000,
+        spare: int = 100_000_000,
+        activity: Activity | None = None,
+    ) -> None:
         super().__init__()
         self.folder, self.index, self.film, self.pre, self.rate = folder, index, film, pre, rate
         self.keep, self.spare = keep, spare
@@ -172,7 +190,9 @@ class RoomMonitor(Module):
             self.drop("disk full")
             return
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        self._writer = Writer(self.folder / f"room-{stamp}-{len(self.spans):04}.mp4", rate=self.rate)
+        self._writer = Writer(
+            self.folder / f"room-{stamp}-{len(self.spans):04}.mp4", rate=self.rate
+        )
         for before in self._before:
             self._record(before)
         self._before.clear()
@@ -199,7 +219,14 @@ class RoomMonitor(Module):
             path, self._writer = self._writer.path.name, None
             self._make_room()
         if self.index is not None:
-            clip = Clip("room", self._began, end, f"somebody for {end - self._began:.0f} s", self._most, path=path)
+            clip = Clip(
+                "room",
+                self._began,
+                end,
+                f"somebody for {end - self._began:.0f} s",
+                self._most,
+                path=path,
+            )
             self.index.add(self.index.film(self.film), clip)
         self._began = None
 

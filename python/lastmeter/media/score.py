@@ -48,7 +48,12 @@ class Score:
 
     def to_dict(self) -> dict[str, Any]:
         """A line of ``media score --json``."""
-        return {"program": self.program, "film": self.film, "precision": self.precision, "recall": self.recall}
+        return {
+            "program": self.program,
+            "film": self.film,
+            "precision": self.precision,
+            "recall": self.recall,
+        }
 
 
 def play(film: Film, module: Any, ports: Iterable[str] = ("out",)) -> Any:
@@ -70,10 +75,16 @@ def room(seed: int) -> Score:
     times = np.arange(0, film.seconds, step)
     is_there = _covered(times, [(span.begin, span.end) for span in film.truth])
     said = _covered(times, found)
-    return Score("room", f"room-{seed}", float((is_there & said).sum()) * step, float(said.sum()) * step, float(is_there.sum()) * step)
+    return Score(
+        "room",
+        f"room-{seed}",
+        float((is_there & said).sum()) * step,
+        float(said.sum()) * step,
+        float(is_there.sum()) * step,
+    )
 
 
-def _covered(times: np.ndarray, spans: list[tuple[float, float]]) -> np.ndarray:  # type: ignore[type-arg]
+def _covered(times: np.ndarray, spans: list[tuple[float, float]]) -> np.ndarray:
     covered = np.zeros(times.shape, bool)
     for begin, end in spans:
         covered |= (times >= begin) & (times < end)
@@ -84,7 +95,9 @@ def board(seed: int) -> Score:
     """Pages whose strokes are those that were written, to two pixels, in order."""
     film = films.board(seed, pages=3)
     pages = play(film, Whiteboard()).pages
-    right = sum(same_page(page.image, true) for page, true in zip(pages, film.known["pages"], strict=False))
+    right = sum(
+        same_page(page.image, true) for page, true in zip(pages, film.known["pages"], strict=False)
+    )
     return Score("whiteboard", f"board-{seed}", right, len(pages), len(film.truth))
 
 
@@ -111,14 +124,24 @@ def comedy(seed: int) -> Score:
     """Jokes whose punch line was found."""
     film = films_spoken.comedy(seed)
     found = play(film, Spoken(), ("out", "captions", "sound"))
-    return _points("jokes", f"comedy-{seed}", [joke.punch for joke in jokes(found)], [span.values["punch"] for span in film.truth])
+    return _points(
+        "jokes",
+        f"comedy-{seed}",
+        [joke.punch for joke in jokes(found)],
+        [span.values["punch"] for span in film.truth],
+    )
 
 
 def sport(seed: int) -> Score:
     """Goals that were found."""
     film = films_spoken.sport(seed)
     found = play(film, Scoreboard())
-    return _points("sport", f"sport-{seed}", [item.time for item in found.highlights], [span.begin for span in film.truth])
+    return _points(
+        "sport",
+        f"sport-{seed}",
+        [item.time for item in found.highlights],
+        [span.begin for span in film.truth],
+    )
 
 
 def _points(program: str, film: str, said: list[float], true: list[float]) -> Score:
@@ -133,7 +156,13 @@ def _points(program: str, film: str, said: list[float], true: list[float]) -> Sc
 
 
 #: The programs that are scored, by name.
-PROGRAMS: dict[str, Callable[[int], Score]] = {"room": room, "whiteboard": board, "news": news, "jokes": comedy, "sport": sport}
+PROGRAMS: dict[str, Callable[[int], Score]] = {
+    "room": room,
+    "whiteboard": board,
+    "news": news,
+    "jokes": comedy,
+    "sport": sport,
+}
 
 
 def scores(programs: Iterable[str] = PROGRAMS, seeds: Iterable[int] = SEEDS) -> Iterator[Score]:

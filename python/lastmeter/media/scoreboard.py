@@ -21,7 +21,7 @@ APART = 1.0
 #: Share of the board's pixels that must be as expected for the board to be shown.
 SHOWN = 0.8
 #: Share of the board's pixels whose change is a new score, at least.
-CHANGED = 0.012
+CHANGED = 0.005
 #: Seconds that a change must last.
 LASTS = 0.5
 #: Grey levels by which a pixel must change.
@@ -41,8 +41,18 @@ def find_scoreboard(images: list[Image]) -> tuple[int, int, int, int] | None:
     planes = np.stack([grey(image) for image in images])
     middle = np.median(planes, axis=0).astype(np.uint8)
     calm = (np.abs(planes.astype(np.int16) - middle) < 24).mean(axis=0) > 0.6
-    edges = np.asarray(cv2.morphologyEx(middle, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8)), np.uint8) > 60
-    text = np.asarray(cv2.morphologyEx((edges & calm).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((7, 15), np.uint8)), np.uint8)
+    edges = (
+        np.asarray(
+            cv2.morphologyEx(middle, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8)), np.uint8
+        )
+        > 60
+    )
+    text = np.asarray(
+        cv2.morphologyEx(
+            (edges & calm).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((7, 15), np.uint8)
+        ),
+        np.uint8,
+    )
     count, _, boxes, _ = cv2.connectedComponentsWithStats(text)
     best, most = None, 0.0
     for number in range(1, count):
@@ -69,8 +79,8 @@ class Scoreboard(Module):
         self._samples: list[Image] = []
         self._held: list[tuple[float, Image]] = []
         self._next = 0.0
-        self._state: np.ndarray | None = None  # type: ignore[type-arg]
-        self._since: tuple[float, np.ndarray] | None = None  # type: ignore[type-arg]
+        self._state: np.ndarray | None = None
+        self._since: tuple[float, np.ndarray] | None = None
         self._last = 0.0
 
     def process(self, port: str, payload: Payload) -> None:
@@ -106,7 +116,9 @@ class Scoreboard(Module):
     def _look(self, at: float, plane: Image) -> None:
         assert self.region is not None
         x, y, width, height = self.region
-        crop = np.asarray(cv2.GaussianBlur(plane[y : y + height, x : x + width], (3, 3), 0), np.int16)
+        crop = np.asarray(
+            cv2.GaussianBlur(plane[y : y + height, x : x + width], (3, 3), 0), np.int16
+        )
         if self._state is None:
             self._state = crop
             return
@@ -118,12 +130,15 @@ class Scoreboard(Module):
             self._since = None
             self._state = (0.9 * self._state + 0.1 * crop).astype(np.int16)
             return
-        if self._since is None or float((np.abs(crop - self._since[1]) > CONTRAST * 0.5).mean()) > CHANGED:
+        if (
+            self._since is None
+            or float((np.abs(crop - self._since[1]) > CONTRAST * 0.5).mean()) > CHANGED
+        ):
             self._since = (at, crop)
         elif at - self._since[0] >= LASTS:
             self._changed(self._since[0], crop)
 
-    def _changed(self, at: float, crop: np.ndarray) -> None:  # type: ignore[type-arg]
+    def _changed(self, at: float, crop: np.ndarray) -> None:
         self._state, self._since = crop, None
         self.highlights.append(Highlight(at, crop.astype(np.uint8)))
         if self._graph is not None:

@@ -62,10 +62,10 @@ class Spoken(Module):
         self.captions: list[Caption] = []
         #: (time, seconds, level, flatness) of each piece of sound
         self.levels: list[tuple[float, float, float, float]] = []
-        self.shots: list[tuple[float, np.ndarray]] = []  # type: ignore[type-arg]
+        self.shots: list[tuple[float, np.ndarray]] = []
         self.seconds = 0.0
         self._cuts = Keyframes()
-        self._histogram: np.ndarray | None = None  # type: ignore[type-arg]
+        self._histogram: np.ndarray | None = None
 
     def process(self, port: str, payload: Payload) -> None:
         self.seconds = max(self.seconds, payload.end)
@@ -92,7 +92,7 @@ class Spoken(Module):
             self.shots.append((frame.time, histogram))
 
 
-def signature(frame: Frame) -> np.ndarray:  # type: ignore[type-arg]
+def signature(frame: Frame) -> np.ndarray:
     """The colours of a picture, by which shots are told apart: shares that sum to 1."""
     small = frame.image[::4, ::4]
     bins = small.reshape(-1, 1 if small.ndim == 2 else small.shape[2]) >> 6
@@ -129,7 +129,13 @@ def stories(found: Spoken) -> list[Story]:
     ]
 
 
-def _score(cues: list[Caption], number: int, pauses: list[float], shots: list[tuple[float, np.ndarray]], anchor: int | None) -> float:  # type: ignore[type-arg]
+def _score(
+    cues: list[Caption],
+    number: int,
+    pauses: list[float],
+    shots: list[tuple[float, np.ndarray]],
+    anchor: int | None,
+) -> float:
     cue = cues[number]
     score = MARK if cue.text.lstrip().startswith(">>>") else 0.0
     if pauses[number] >= QUIET:
@@ -158,7 +164,7 @@ def _pauses(found: Spoken, cues: list[Caption]) -> list[float]:
     return pauses
 
 
-def _anchor(shots: list[tuple[float, np.ndarray]]) -> int | None:  # type: ignore[type-arg]
+def _anchor(shots: list[tuple[float, np.ndarray]]) -> int | None:
     """The shot that is returned to most often: the studio; none if nothing is returned to."""
     best, most = None, 1
     for index, (_, one) in enumerate(shots[:400]):
@@ -168,7 +174,7 @@ def _anchor(shots: list[tuple[float, np.ndarray]]) -> int | None:  # type: ignor
     return best
 
 
-def _alike(one: np.ndarray, other: np.ndarray) -> bool:  # type: ignore[type-arg]
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
     return float(np.abs(one - other).sum()) / 2 < 0.15
 
 

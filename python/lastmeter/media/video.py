@@ -49,7 +49,15 @@ class FileSource(Source):
 
     outputs = {"out": Frame, "sound": Sound, "captions": Caption}
 
-    def __init__(self, name: str | Path | Any, *, pace: float = 0.0, colour: bool = True, begin: float = 0.0, end: float | None = None) -> None:
+    def __init__(
+        self,
+        name: str | Path | Any,
+        *,
+        pace: float = 0.0,
+        colour: bool = True,
+        begin: float = 0.0,
+        end: float | None = None,
+    ) -> None:
         super().__init__(pace)
         self.source, self.colour, self.from_time, self.to_time = name, colour, begin, end
         self._ahead: queue.Queue[tuple[str, Payload] | BaseException | None] = queue.Queue(AHEAD)
@@ -57,7 +65,9 @@ class FileSource(Source):
         self._closing = threading.Event()
 
     def begin(self) -> None:
-        self._thread = threading.Thread(target=self._decode, name=f"decode {self.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._decode, name=f"decode {self.name}", daemon=True
+        )
         self._thread.start()
 
     def items(self) -> Iterator[tuple[str, Payload]]:
@@ -95,9 +105,19 @@ class FileSource(Source):
         return False
 
 
-def decode(film: Any, colour: bool, begin: float, end: float | None) -> Iterator[tuple[str, Payload]]:
+def decode(
+    film: Any, colour: bool, begin: float, end: float | None
+) -> Iterator[tuple[str, Payload]]:
     """The payloads of an open film in the order of the file."""
-    streams = [s for s in (film.streams.best("video"), film.streams.best("audio"), film.streams.best("subtitle")) if s]
+    streams = [
+        s
+        for s in (
+            film.streams.best("video"),
+            film.streams.best("audio"),
+            film.streams.best("subtitle"),
+        )
+        if s
+    ]
     if not streams:
         raise VideoError("neither pictures nor sound")
     if begin > 0:
@@ -115,12 +135,23 @@ def decode(film: Any, colour: bool, begin: float, end: float | None) -> Iterator
                     return
                 if at >= begin - 1e-6:
                     image = found.to_ndarray(format="bgr24" if colour else "gray")
-                    yield "out", Frame(at, 1 / rate, image=image, number=number, key=bool(found.key_frame))
+                    yield (
+                        "out",
+                        Frame(at, 1 / rate, image=image, number=number, key=bool(found.key_frame)),
+                    )
                 number += 1
             elif isinstance(found, av.AudioFrame):
                 samples = _samples(found)
                 at = float(found.time or 0.0)
-                yield "sound", Sound(at, samples.shape[0] / found.sample_rate, samples=samples, rate=found.sample_rate)
+                yield (
+                    "sound",
+                    Sound(
+                        at,
+                        samples.shape[0] / found.sample_rate,
+                        samples=samples,
+                        rate=found.sample_rate,
+                    ),
+                )
             elif isinstance(found, bytes) or hasattr(found, "rects"):
                 yield from _captions(packet, found)
 
@@ -150,7 +181,9 @@ class FileSink(Module):
     inputs = {"in": Frame, "sound": Sound}
     optional = True
 
-    def __init__(self, path: Path, *, rate: float = 25.0, codec: str = "libx264", bit_rate: int = 0) -> None:
+    def __init__(
+        self, path: Path, *, rate: float = 25.0, codec: str = "libx264", bit_rate: int = 0
+    ) -> None:
         super().__init__()
         self.path = path
         self.writer = Writer(path, rate=rate, codec=codec, bit_rate=bit_rate)
@@ -176,7 +209,15 @@ class FileSink(Module):
 class Writer:
     """Writes a film. Nothing is at its path until :meth:`finish`."""
 
-    def __init__(self, path: Path, *, rate: float = 25.0, codec: str = "libx264", bit_rate: int = 0, sound_rate: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        rate: float = 25.0,
+        codec: str = "libx264",
+        bit_rate: int = 0,
+        sound_rate: int = 0,
+    ) -> None:
         self.path, self.rate, self.codec, self.bit_rate = path, rate, codec, bit_rate
         self.sound_rate = sound_rate
         self.frames = 0
@@ -207,8 +248,14 @@ class Writer:
         if self._audio is None:
             return
         values = np.ascontiguousarray(piece.samples.T, np.float32)
-        made = av.AudioFrame.from_ndarray(values, format="fltp", layout="mono" if values.shape[0] == 1 else "stereo")
-        made.sample_rate, made.pts, made.time_base = piece.rate, self._samples, Fraction(1, piece.rate)
+        made = av.AudioFrame.from_ndarray(
+            values, format="fltp", layout="mono" if values.shape[0] == 1 else "stereo"
+        )
+        made.sample_rate, made.pts, made.time_base = (
+            piece.rate,
+            self._samples,
+            Fraction(1, piece.rate),
+        )
         self._samples += values.shape[1]
         self._write(self._audio.encode(made))
 

@@ -38,7 +38,9 @@ def find_board(image: Image) -> NDArray[np.float32] | None:
     plane = np.asarray(cv2.GaussianBlur(grey(image), (5, 5), 0), np.uint8)
     level, _ = cv2.threshold(plane, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
     bright = np.asarray(plane > level, np.uint8) * 255
-    bright = np.asarray(cv2.morphologyEx(bright, cv2.MORPH_CLOSE, np.ones((15, 15), np.uint8)), np.uint8)
+    bright = np.asarray(
+        cv2.morphologyEx(bright, cv2.MORPH_CLOSE, np.ones((15, 15), np.uint8)), np.uint8
+    )
     shapes, _ = cv2.findContours(bright, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     for shape in sorted(shapes, key=cv2.contourArea, reverse=True)[:3]:
         hull = cv2.convexHull(shape)
@@ -89,7 +91,9 @@ class Board:
         moved_any = (moved if moved.ndim == 2 else moved.max(axis=2)) > 24
         self._before = plane
         person = people(plane)
-        self._age = np.where(moved_any | person, 0.0, self._age + (at - self._last)).astype(np.float32)
+        self._age = np.where(moved_any | person, 0.0, self._age + (at - self._last)).astype(
+            np.float32
+        )
         self._last = at
         seen = self._age >= self.still
         self.image = np.where(seen if plane.ndim == 2 else seen[..., None], plane, self.image)
@@ -105,25 +109,39 @@ def people(image: Image) -> Mask:
     """Where a picture of a board shows something larger than strokes, and a margin around it."""
     plane = grey(image)
     # A quarter of the pixels are enough to tell a person from a stroke.
-    small = np.asarray(cv2.resize(plane, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), np.uint8)
+    small = np.asarray(
+        cv2.resize(plane, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), np.uint8
+    )
     half = STROKE // 2 + 1
-    closed = np.asarray(cv2.morphologyEx(small, cv2.MORPH_CLOSE, np.ones((half, half), np.uint8)), np.uint8)
+    closed = np.asarray(
+        cv2.morphologyEx(small, cv2.MORPH_CLOSE, np.ones((half, half), np.uint8)), np.uint8
+    )
     white = float(np.percentile(closed, 80))
     dark = np.asarray(closed < 0.8 * white, np.uint8)
     # The frame of the board is dark too, and no person.
     edge = 2
     dark[:edge], dark[-edge:], dark[:, :edge], dark[:, -edge:] = 0, 0, 0, 0
     around = cv2.dilate(dark, np.ones((STROKE, STROKE), np.uint8))
-    return np.asarray(cv2.resize(around, plane.shape[::-1], interpolation=cv2.INTER_NEAREST), np.uint8) > 0
+    return (
+        np.asarray(cv2.resize(around, plane.shape[::-1], interpolation=cv2.INTER_NEAREST), np.uint8)
+        > 0
+    )
 
 
 def ink(image: Image, contrast: int = 38) -> Mask:
     """Where a board without people is darker than its ground, in its darkest colour."""
     darkest = image if image.ndim == 2 else np.asarray(image.min(axis=2), np.uint8)
-    ground = np.asarray(cv2.morphologyEx(darkest, cv2.MORPH_CLOSE, np.ones((STROKE, STROKE), np.uint8)), np.uint8)
+    ground = np.asarray(
+        cv2.morphologyEx(darkest, cv2.MORPH_CLOSE, np.ones((STROKE, STROKE), np.uint8)), np.uint8
+    )
     found = ground.astype(np.int16) - darkest > contrast
     margin = 8
-    found[:margin], found[-margin:], found[:, :margin], found[:, -margin:] = False, False, False, False
+    found[:margin], found[-margin:], found[:, :margin], found[:, -margin:] = (
+        False,
+        False,
+        False,
+        False,
+    )
     return np.asarray(found, np.bool_)
 
 
@@ -143,9 +161,17 @@ class Whiteboard(Module):
     outputs = {"out": Frame, "pages": Event}
 
     def __init__(
-        self, corners: list[tuple[float, float]] | None = None, *, every: float = 0.2, wiped: float = 0.35,
-        settle: float = 2.0, added: float = 0.2, index: Index | None = None, folder: Path | None = None, film: str = "board",
-    ) -> None:  # fmt: skip
+        self,
+        corners: list[tuple[float, float]] | None = None,
+        *,
+        every: float = 0.2,
+        wiped: float = 0.35,
+        settle: float = 2.0,
+        added: float = 0.2,
+        index: Index | None = None,
+        folder: Path | None = None,
+        film: str = "board",
+    ) -> None:
         super().__init__()
         self.corners = None if corners is None else np.array(corners, np.float32)
         self.every, self.wiped, self.added = every, wiped, added
@@ -178,7 +204,9 @@ class Whiteboard(Module):
     def look(self, frame: Frame) -> None:
         """Takes the next picture."""
         assert self.corners is not None
-        target = np.array([(0, 0), (SIZE[0] - 1, 0), (SIZE[0] - 1, SIZE[1] - 1), (0, SIZE[1] - 1)], np.float32)
+        target = np.array(
+            [(0, 0), (SIZE[0] - 1, 0), (SIZE[0] - 1, SIZE[1] - 1), (0, SIZE[1] - 1)], np.float32
+        )
         matrix = cv2.getPerspectiveTransform(self.corners, target)
         straight = np.asarray(cv2.warpPerspective(frame.image, matrix, SIZE), np.uint8)
         image = self.board.update(frame.time, straight)
@@ -193,7 +221,12 @@ class Whiteboard(Module):
             return
         if self._fullest is not None:
             _, _, before = self._fullest
-            around = np.asarray(cv2.dilate(written.astype(np.uint8), np.ones((5, 5), np.uint8)), np.uint8) > 0
+            around = (
+                np.asarray(
+                    cv2.dilate(written.astype(np.uint8), np.ones((5, 5), np.uint8)), np.uint8
+                )
+                > 0
+            )
             gone = int((before & ~around).sum())
             if gone > self.wiped * before.sum() and before.sum() > 60:
                 self._end_page(frame.time)
@@ -221,10 +254,16 @@ class Whiteboard(Module):
             path = f"page-{number:03}.png"
             cv2.imwrite(str(self.folder / path), image)
         if self.index is not None:
-            self.index.add(self.index.film(self.film), Clip("board", page.begin, page.end, f"page {number}", path=path))
+            self.index.add(
+                self.index.film(self.film),
+                Clip("board", page.begin, page.end, f"page {number}", path=path),
+            )
         if self._graph is not None:
             self.send("out", Frame(page.begin, page.end - page.begin, image=image, number=number))
-            self.send("pages", Event(page.end, name="page", values={"number": number, "begin": page.begin}))
+            self.send(
+                "pages",
+                Event(page.end, name="page", values={"number": number, "begin": page.begin}),
+            )
 
 
 def to_pdf(pages: list[Page], path: Path) -> None:
@@ -238,7 +277,9 @@ def to_pdf(pages: list[Page], path: Path) -> None:
         first = 3 + 3 * number
         box = f"/MediaBox [0 0 {width} {height}]"
         use = f"/Resources << /XObject << /Im {first + 2} 0 R >> >>"
-        objects.append(f"<< /Type /Page /Parent 2 0 R {box} {use} /Contents {first + 1} 0 R >>".encode())
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R {box} {use} /Contents {first + 1} 0 R >>".encode()
+        )
         drawing = f"q {width} 0 0 {height} 0 0 cm /Im Do Q".encode()
         objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawing), drawing))
         _, data = cv2.imencode(".jpg", page.image, [cv2.IMWRITE_JPEG_QUALITY, 92])
@@ -256,5 +297,8 @@ def to_pdf(pages: list[Page], path: Path) -> None:
     table = len(text)
     text += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
     text += b"".join(b"%010d 00000 n \n" % place for place in places)
-    text += b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, table)
+    text += b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (
+        len(objects) + 1,
+        table,
+    )
     path.write_bytes(bytes(text))

@@ -1,0 +1,265 @@
+"""What modules cost here, and how precise the dispatcher is, beside what was published for workstations of 1994.
+
+Published: the report of the Aurora testbed at MIT, section 4.4: Tables 8, 9 and 10, Figures 14 and 15.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import modules
+from .dispatcher import Lateness
+from .graph import Graph
+from .payload import Frame
+from .video import FileSource, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .graph import Module
+
+#: Published milliseconds a frame of 320x240x8 on a DEC 3000/400 and a SPARCstation 10/512 (Table 9).
+TABLE_9 = {
+    "Exercise": (5.0, 4.5),
+    "Edge": (18.0, 20.0),
+    "WindowSink": (8.3, 10.0),
+    "FileSource": (31.0, 38.0),
+    "Vidboard": (33.0, None),
+}
+#: Published frames a second of the programs puzzle and edge (Table 8).
+TABLE_8 = {
+    (640, 480): (12.0, 6.67),
+    (320, 240): (30.0, 25.0),
+    (212, 160): (15.0, 15.0),
+    (160, 120): (30.0, 30.0),
+}
+#: Published shares of timeouts at most 5, 10, 15 and 20 ms late, for 1 to 4 processes (Table 10).
+TABLE_10 = {
+    1: (0.989, 0.999, 0.999, 0.999),
+    2: (0.892, 0.960, 0.988, 0.993),
+    3: (0.864, 0.915, 0.943, 0.967),
+    4: (0.698, 0.776, 0.828, 0.857),
+}
+#: The published limit: the jitter of 3-2 pulldown (section 4.4).
+LIMIT = 0.015
+
+
+@dataclass
+class Cost:
+    """What a module takes for a frame here, in seconds of CPU, and published milliseconds where there are any."""
+
+    module: str
+    width: int
+    height: int
+    seconds: float
+    published: tuple[float | None, ...]
+
+    @property
+    def pixels(self) -> float:
+        """Pixels a second."""
+        return self.width * self.height / self.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: seconds."""
+        return {
+            "module": self.module,
+            "width": self.width,
+            "height": self.height,
+            "seconds": self.seconds,
+            "frames_per_second": 1 / self.seconds,
+            "pixels_per_second": self.pixels,
+            "published": [None if ms is None else ms / 1e3 for ms in self.published],
+        }
+
+
+def filters() -> dict[str, Callable[[], Module]]:
+    """The filters that Figure 14 and Table 9 speak of, and ours."""
+    return {
+        "Exercise": modules.Exercise,
+        "Edge": modules.Edge,
+        "Difference": modules.Difference,
+        "Threshold": modules.Threshold,
+        "Grey": modules.Grey,
+        "Scale to half": lambda: modules.Scale(160, 120),
+        "Text": modules.Text,
+        "JpegEncode": modules.JpegEncode,
+        "Keyframes": modules.Keyframes,
+    }
+
+
+def costs(frames: int = 200, width: int = 320, height: int = 240) -> Iterator[Cost]:
+    """Measures each module alone, on pictures of 8 bits as the published ones."""
+    rng = np.random.default_rng(1)
+    pictures = [rng.integers(0, 256, (height, width), np.uint8) for _ in range(8)]
+    for name, make in filters().items():
+        yield Cost(name, width, height, _alone(make(), pictures, frames), TABLE_9.get(name, ()))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "film.mp4"
+        writer = Writer(path, rate=30)
+        for number in range(frames):
+            writer.picture(Frame(number / 30, 1 / 30, image=pictures[number % 8], number=number))
+        writer.finish()
+        graph = Graph(title="file")
+        source = graph.add("file", FileSource(path, colour=False))
+        graph.add("end", modules.Discard())
+        graph.join("file.out", "end.in")
+        began = time.process_time()
+        graph.run()
+        yield Cost(
+            "FileSource",
+            width,
+            height,
+            (time.process_time() - began) / max(1, source.handled),
+            TABLE_9["FileSource"],
+        )
+
+
+def _alone(module: Module, pictures: list[Any], frames: int) -> float:
+    graph = Graph(title=module.name)
+    graph.add("module", module)
+    began = time.process_time()
+    for number in range(frames):
+        module.process("in", Frame(number / 30, 1 / 30, image=pictures[number % 8], number=number))
+    return (time.process_time() - began) / frames
+
+
+# The dispatcher's precision
+
+
+def vsdemo(seconds: float, width: int = 320, height: int = 240, rate: float = 30.0) -> Lateness:
+    """The load of the published runs: live pictures through a filter, in a process of its own (A-80)."""
+    graph = Graph(title="vsdemo")
+    graph.add(
+        "camera", modules.Pattern(width=width, height=height, rate=rate, colour=False, pace=1.0)
+    )
+    graph.add("edge", modules.Edge())
+    graph.add("end", modules.Discard())
+    graph.join("camera.out", "edge.in")
+    graph.join("edge.out", "end.in")
+    _tick(graph, seconds)
+    graph.run(seconds)
+    return graph.dispatcher.lateness
+
+
+def _tick(graph: Graph, seconds: float, every: float = 0.01) -> None:
+    """Timeouts besides those of the pictures, at a hundred a second."""
+    begin = graph.dispatcher.now()
+
+    def again(number: int) -> None:
+        if number * every < seconds:
+            graph.dispatcher.timeout(begin + number * every, lambda: again(number + 1))
+
+    again(1)
+
+
+def _child(seconds: float, send: Any) -> None:
+    send.send(json.dumps(vsdemo(seconds).to_dict()))
+    send.close()
+
+
+def precision(processes: int, seconds: float = 5.0) -> Lateness:
+    """The lateness of all timeouts of so many processes at once (A-112, A-113)."""
+    context = multiprocessing.get_context("spawn")
+    pairs = [context.Pipe(duplex=False) for _ in range(processes)]
+    children = [
+        context.Process(target=_child, args=(seconds, send), daemon=True) for _, send in pairs
+    ]
+    for child in children:
+        child.start()
+    whole = Lateness()
+    try:
+        for receive, _ in pairs:
+            if not receive.poll(seconds + 60):
+                raise TimeoutError("a process of the measurement did not answer")
+            found = json.loads(receive.recv())
+            whole.add(Lateness(found["counts"], found["worst"], found["mean"] * found["count"]))
+    finally:
+        for child in children:
+            child.join(timeout=5)
+            child.kill()
+    return whole
+
+
+def model(
+    processes: int,
+    *,
+    quantum: float = 0.010,
+    frame: float = 0.033,
+    work: float = 0.0083,
+    every: float = 0.01,
+    seconds: float = 60.0,
+    seed: int = 1,
+) -> Lateness:
+    """The same runs on the published workstation, in virtual time: processes of equal priority take turns on one CPU.
+
+    | parameter | unit | default | source |
+    |---|---|---|---|
+    | ``quantum`` | s | 0.010 | assumed: how long a process runs while others wait |
+    | ``frame`` | s | 0.033 | the next picture comes this long after the one before was asked for (Table 9, Vidboard) |
+    | ``work`` | s | 0.0083 | one callback shows a picture (Table 9, WindowSink) |
+    | ``every`` | s | 0.01 | assumed: timeouts between those of pictures |
+
+    Nothing is fitted to Table 10. A callback runs to its end before the next one of its process; a picture is
+    asked for when the one before has been shown, as in the closed loop of the Vidboard.
+    """
+    rng = np.random.default_rng([seed, processes])
+    late = Lateness()
+    picture = [float(rng.uniform(0, frame)) for _ in range(processes)]
+    tick = [float(rng.uniform(0, every)) for _ in range(processes)]
+    left = [0.0] * processes
+    turn, now = 0, 0.0
+    while now < seconds:
+        due = [now if left[p] > 0 else min(picture[p], tick[p]) for p in range(processes)]
+        ready = [p for p in range(processes) if due[p] <= now]
+        if not ready:
+            now = min(due)
+            continue
+        # The next one in turn.
+        p = min(ready, key=lambda p: (p - turn) % processes)
+        turn = p + 1
+        end = now + quantum
+        while now < end:
+            if left[p] > 0:
+                step = min(left[p], end - now)
+                left[p] -= step
+                now += step
+                if left[p] <= 1e-12:
+                    left[p] = 0.0
+            elif tick[p] <= min(picture[p], now):
+                late.enter(now - tick[p])
+                tick[p] += every
+            elif picture[p] <= now:
+                late.enter(now - picture[p])
+                left[p] = work
+                picture[p] = max(picture[p] + frame, now + work)
+            else:
+                break
+    return late
+
+
+def precision_table(seconds: float = 5.0, most: int = 4) -> Iterator[dict[str, Any]]:
+    """Table 10: published, the model of its workstation, and here; a row for each number of processes."""
+    for processes in range(1, most + 1):
+        here, modelled = precision(processes, seconds), model(processes)
+        limits = (0.005, 0.010, 0.015, 0.020)
+        yield {
+            "processes": processes,
+            "limits": list(limits),
+            "published": list(TABLE_10[processes]),
+            "model": [modelled.within(limit) for limit in limits],
+            "here": [here.within(limit) for limit in limits],
+            "p99": here.quantile(0.99),
+            "worst": here.worst,
+            "accepted": here.quantile(0.99) <= LIMIT,
+            "counts": here.counts,
+            "cores": os.cpu_count() or 1,
+        }

@@ -1,0 +1,367 @@
+"""Devices elsewhere: a disk (NBD), a display (framebuffer commands), a camera, and a browser that watches.
+
+The client's side of ``lastmeter disk`` and ``lastmeter display``, in a few lines: a device is an address and a token.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, ClassVar
+
+import cv2
+import numpy as np
+
+from .graph import Module
+from .payload import Frame, Image, Payload
+from .video import FileSource
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+#: Seconds after which a device that says nothing is given up.
+SILENCE = 10.0
+#: Bytes of one request to a disk.
+REQUEST = 1 << 20
+
+
+class DeviceError(OSError):
+    """A device that refuses or does not speak as expected; the message says what it said."""
+
+
+def address(text: str, port: int) -> tuple[str, int]:
+    """Host and port of ``host``, ``host:port`` or ``[::1]:port``.
+
+    >>> address("10.0.0.2", 10809), address("[::1]:99", 10809)
+    (('10.0.0.2', 10809), ('::1', 99))
+    """
+    host, colon, number = text.rpartition(":")
+    if not colon or (text.count(":") > 1 and not text.startswith("[")):
+        host, number = text, str(port)
+    if not number.isdigit() or not host:
+        raise DeviceError(f"`{text}` is no address; write `host:port`")
+    return host.strip("[]"), int(number)
+
+
+def _receive(link: socket.socket, length: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < length:
+        part = link.recv(min(length - len(parts), REQUEST))
+        if not part:
+            raise DeviceError("the device hung up")
+        parts += part
+    return bytes(parts)
+
+
+class DiskFile(io.RawIOBase):
+    """A network disk as a file: NBD, fixed newstyle, simple replies. The export's name is the token.
+
+    A film can be read from it: ``FileSource(DiskFile("nbd://10.0.0.2/token"))``.
+    """
+
+    _OPTION = 0x49484156454F5054
+    _REPLY = 0x3E889045565A9
+
+    def __init__(self, url: str, *, timeout: float = SILENCE) -> None:
+        if not url.startswith("nbd://"):
+            raise DeviceError(f"`{url}` is no disk; write `nbd://host:port/token`")
+        place, _, name = url.removeprefix("nbd://").partition("/")
+        self.url = url
+        self._at = 0
+        self._cookie = 0
+        self._lock = threading.Lock()
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self._link = socket.create_connection(address(place, 10809), timeout=timeout)
+        try:
+            self.length, self.flags = self._greet(name)
+        except (OSError, struct.error):
+            self._link.close()
+            raise
+
+    def _greet(self, name: str) -> tuple[int, int]:
+        magic, option, _ = struct.unpack(">8sQH", _receive(self._link, 18))
+        if magic != b"NBDMAGIC" or option != self._OPTION:
+            raise DeviceError(f"`{self.url}` does not speak NBD")
+        word = name.encode()
+        data = struct.pack(">I", len(word)) + word + struct.pack(">H", 0)
+        self._link.sendall(struct.pack(">IQII", 3, self._OPTION, 7, len(data)) + data)
+        found: tuple[int, int] | None = None
+        while True:
+            reply, _, kind, length = struct.unpack(">QIII", _receive(self._link, 20))
+            if reply != self._REPLY or length > 65536:
+                raise DeviceError(f"`{self.url}` does not speak NBD")
+            text = _receive(self._link, length)
+            if kind == 1:  # acknowledged
+                break
+            if kind & 0x80000000:
+                raise DeviceError(
+                    f"`{self.url}` refused: {text.decode(errors='replace') or hex(kind)}"
+                )
+            if kind == 3 and length >= 12 and text[:2] == b"\0\0":
+                found = struct.unpack(">QH", text[2:12])
+        if found is None:
+            raise DeviceError(f"`{self.url}` does not say how large it is")
+        return found
+
+    def _request(self, operation: int, offset: int, length: int, data: bytes = b"") -> bytes:
+        with self._lock:
+            self._cookie += 1
+            self._link.sendall(
+                struct.pack(">IHHQQI", 0x25609513, 0, operation, self._cookie, offset, length)
+                + data
+            )
+            magic, error, cookie = struct.unpack(">IIQ", _receive(self._link, 16))
+            if magic != 0x67446698 or cookie != self._cookie:
+                raise DeviceError(f"`{self.url}` answered out of order")
+            if error:
+                raise DeviceError(error, f"`{self.url}` refused {length} bytes at {offset}")
+            return _receive(self._link, length) if operation == 0 else b""
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.length}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self.length - self._at)
+        wanted = left if size < 0 else min(size, left)
+        parts = []
+        while wanted:
+            # Disks take whole blocks.
+            first = self._at // 512 * 512
+            last = min(-(-(self._at + min(wanted, REQUEST)) // 512) * 512, self.length)
+            block = self._request(0, first, last - first)
+            part = block[self._at - first :][:wanted]
+            parts.append(part)
+            self._at += len(part)
+            wanted -= len(part)
+        data = b"".join(parts)
+        self.bytes_read += len(data)
+        return data
+
+    def write(self, data: Buffer) -> int:
+        data = bytes(data)
+        if self._at % 512 or len(data) % 512:
+            raise DeviceError("a disk is written in whole blocks of 512 bytes")
+        for begin in range(0, len(data), REQUEST):
+            part = data[begin : begin + REQUEST]
+            self._request(1, self._at, len(part), part)
+            self._at += len(part)
+        self.bytes_written += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        if not self.closed and self.flags & 4:
+            self._request(3, 0, 0)
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                self._link.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 2, 0, 0, 0))
+            except OSError:
+                pass
+            self._link.close()
+        super().close()
+
+
+class Screen:
+    """A network display, drawn on with framebuffer commands (``lastmeter display``)."""
+
+    PUT, COPY, FILL, JPEG, SYNC = 2, 3, 4, 5, 8
+
+    def __init__(self, place: str, token: str = "", *, timeout: float = SILENCE) -> None:
+        self.link = socket.create_connection(address(place, 5999), timeout=timeout)
+        self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.bytes_sent = 0
+        word = token.encode()
+        self.link.sendall(b"LMFB\x01" + bytes([len(word)]) + word)
+        status, self.width, self.height = struct.unpack(">BHH", _receive(self.link, 5))
+        if status != 0:
+            self.link.close()
+            raise DeviceError(f"the display at {place} refused")
+
+    def command(
+        self,
+        operation: int,
+        x: int,
+        y: int,
+        width: int,
+        height: int,
+        data: bytes = b"",
+        *,
+        answer: bool = False,
+    ) -> int:
+        """Sends a command; with ``answer`` waits for its status (0 done, 1 denied, 2 invalid, 3 clipped)."""
+        head = struct.pack(">BBHHHHHI", operation, int(answer), 0, x, y, width, height, len(data))
+        self.link.sendall(head + data)
+        self.bytes_sent += len(head) + len(data)
+        if not answer:
+            return 0
+        while True:
+            reply = _receive(self.link, 16)
+            _receive(self.link, struct.unpack(">I", reply[12:])[0])
+            if reply[0] == operation + 128:
+                return reply[1]
+
+    def put(self, image: Image, x: int, y: int, quality: int = 0) -> None:
+        """Draws a picture, as JPEG of a quality or raw."""
+        height, width = image.shape[:2]
+        if quality:
+            data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
+            self.command(self.JPEG, x, y, width, height, data)
+            return
+        words = np.zeros((height, width, 4), np.uint8)
+        words[..., :3] = image if image.ndim == 3 else image[..., None]
+        self.command(self.PUT, x, y, width, height, words.tobytes())
+
+    def close(self) -> None:
+        """Hangs up."""
+        self.link.close()
+
+
+class WindowSink(Module):
+    """A window on a network display (A-77): pictures at a place, as JPEG or raw; waits until each is drawn.
+
+    What does not fit the screen is cut off.
+    """
+
+    inputs = {"in": Frame}
+
+    def __init__(
+        self, place: str, token: str = "", *, x: int = 0, y: int = 0, quality: int = 85
+    ) -> None:
+        super().__init__()
+        self.place, self.token, self.x, self.y, self.quality = place, token, x, y, quality
+        self.screen: Screen | None = None
+
+    def begin(self) -> None:
+        self.screen = Screen(self.place, self.token)
+
+    def process(self, port: str, payload: Payload) -> None:
+        assert isinstance(payload, Frame) and self.screen is not None
+        image = payload.image[: self.screen.height - self.y, : self.screen.width - self.x]
+        if image.size == 0:
+            self.drop("off the screen")
+            return
+        self.screen.put(image, self.x, self.y, self.quality)
+        status = self.screen.command(Screen.SYNC, 0, 0, 0, 0, answer=True)
+        if status:
+            self.drop("refused")
+            return
+        self.graph.arrived(self, payload)
+
+    def close(self) -> None:
+        if self.screen is not None:
+            self.screen.close()
+
+
+class CameraSource(FileSource):
+    """A camera: an address (``rtsp://``, ``http://`` with MJPEG) or ``/dev/video0``. It does not wait for room (A-79)."""
+
+    live: ClassVar[bool] = True
+
+    def __init__(self, name: str | Path, *, colour: bool = True) -> None:
+        super().__init__(name, pace=1.0, colour=colour)
+
+
+class BrowserSink(Module):
+    """Pictures for a browser: an address that shows the last one, as Motion JPEG. Loopback unless told otherwise."""
+
+    inputs = {"in": Frame}
+    #: Browsers that may watch at once.
+    WATCHERS = 16
+
+    def __init__(self, port: int = 0, *, host: str = "127.0.0.1", quality: int = 80) -> None:
+        super().__init__()
+        self.host, self.port, self.quality = host, port, quality
+        self._fresh = threading.Condition()
+        self._picture = b""
+        self._number = 0
+        self._server: ThreadingHTTPServer | None = None
+        self._places = threading.BoundedSemaphore(self.WATCHERS)
+
+    def begin(self) -> None:
+        sink = self
+
+        class Answer(BaseHTTPRequestHandler):
+            timeout = SILENCE
+
+            def do_GET(self) -> None:
+                if not sink._places.acquire(blocking=False):
+                    self.send_error(503, "too many watch")
+                    return
+                try:
+                    sink._stream(self)
+                except OSError:
+                    pass  # The browser left.
+                finally:
+                    sink._places.release()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer((self.host, self.port), Answer)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True, name=self.name).start()
+
+    def process(self, port: str, payload: Payload) -> None:
+        assert isinstance(payload, Frame)
+        _, data = cv2.imencode(".jpg", payload.image, [cv2.IMWRITE_JPEG_QUALITY, self.quality])
+        with self._fresh:
+            self._picture, self._number = data.tobytes(), self._number + 1
+            self._fresh.notify_all()
+        self.graph.arrived(self, payload)
+
+    def _stream(self, answer: BaseHTTPRequestHandler) -> None:
+        answer.send_response(200)
+        answer.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
+        answer.send_header("Cache-Control", "no-store")
+        answer.end_headers()
+        seen = 0
+        while self._server is not None:
+            with self._fresh:
+                self._fresh.wait_for(lambda: self._number > seen, timeout=1.0)
+                picture, seen = self._picture, self._number
+            if picture:
+                head = (
+                    f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(picture)}\r\n\r\n"
+                )
+                answer.wfile.write(head.encode() + picture + b"\r\n")
+
+    def close(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+
+def wait_for_port(host: str, port: int, seconds: float = 5.0) -> bool:
+    """Waits until something listens there."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            socket.create_connection((host, port), timeout=0.2).close()
+            return True
+        except OSError:
+            time.sleep(0.02)
+    return False
