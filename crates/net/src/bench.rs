@@ -1,4 +1,4 @@
-//! What `lastmeter bench queue` runs: what a packet costs a discipline.
+//! The benchmarks of `lastmeter bench queue`: the cost per packet of each discipline.
 //!
 //! Each active flow keeps two packets waiting. A step takes the next packet out and puts it back in,
 //! with another length, so that the number of active flows never changes. Disciplines by class have at
@@ -16,7 +16,7 @@ use lastmeter_base::{Bytes, Duration, FlowId, Packet, Rate, Stream, Time};
 
 /// Packets that each flow keeps waiting.
 const DEPTH: u32 = 2;
-/// More than wait, so that nothing is dropped.
+/// More than ever wait, so that nothing is dropped.
 const PACKETS_MAX: u64 = 1 << 20;
 /// Steps of a round.
 const STEPS: u64 = 200_000;
@@ -148,7 +148,7 @@ fn rounds(mut queue: impl Queue + 'static, flows: u32, quick: bool) -> Box<dyn F
             let mut packet = loop {
                 match queue.dequeue(now) {
                     Some(packet) => break packet,
-                    // Only those that hold packets back come here.
+                    // Only disciplines that hold packets back get here.
                     None => now = queue.ready_at(now).expect("every flow keeps packets waiting"),
                 }
             };
@@ -158,7 +158,7 @@ fn rounds(mut queue: impl Queue + 'static, flows: u32, quick: bool) -> Box<dyn F
             packet.deadline = now + Duration::from_ns(packet.len.0);
             queue.enqueue(now, packet).expect("there is room for every packet");
         }
-        // Later rounds go on where the first ended, so its hash stands for all.
+        // Later rounds continue where the first ended, so its hash represents all.
         Work { units: steps, hash: *first.get_or_insert(hash) }
     })
 }
@@ -170,7 +170,7 @@ mod tests {
 
     /// Benchmarks run as tests on small input, twice with one result; none is missing.
     #[test]
-    fn every_discipline_is_measured_and_gives_the_same_twice() {
+    fn every_discipline_has_a_benchmark_with_a_repeatable_result() {
         for case in CASES.iter().filter(|case| !case.name.ends_with("@10000")) {
             let run = || (case.prepare)(true)().hash;
             assert_eq!(run(), run(), "{}", case.name);

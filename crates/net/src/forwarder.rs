@@ -13,7 +13,7 @@ use lastmeter_base::{NodeId, Packet, here, one_way};
 use lastmeter_engine::site::{Inputs, NodeKind, Output, Outputs, Ports, Router, Site};
 use lastmeter_engine::{Context, Element, ElementId, Error, PortId, Report};
 
-/// How experiments describe it.
+/// Its page for experiments.
 pub const PAGE: &Page = &Page {
     name: "router",
     family: Family::Node,

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing the texts that this crate reads: any bytes in, no panic out, and what
-//! parses is emitted as it was.
+//! Entry points for fuzzing the text formats that this crate reads: no input causes a panic, and whatever
+//! parses is emitted unchanged.
 
 use crate::classify::{self, General, Header, Rule, Verdict};
 use crate::impair::{Opportunities, RateTable};
@@ -14,7 +14,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_rate_table", run: fuzz_rate_table },
 ];
 
-/// Rules as ClassBench writes them.
+/// Rules in ClassBench's format.
 pub fn fuzz_classbench(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match classify::text::parse(&text) {
@@ -50,7 +50,7 @@ pub fn fuzz_mahimahi(bytes: &[u8]) {
             assert_eq!(again.as_ref(), Ok(&trace));
             let mut last = Time::START;
             for _ in 0..1000 {
-                // No run asks for what comes after its longest time.
+                // No run asks for opportunities after its longest time.
                 if trace.next().since_start() > TIME_MAX {
                     return;
                 }

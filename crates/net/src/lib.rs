@@ -1,4 +1,4 @@
-//! Queues, servers, forwarders, sources and sinks: what networks are made of.
+//! Queues, servers, forwarders, sources and sinks: the elements of networks.
 //!
 //! Queues are machines: they take `now` and own no timer, and the element that serves them does.
 //! So the same queue works in a model, in a host, and in front of a real interface.
@@ -24,7 +24,7 @@ pub mod traffic;
 /// Every node of this crate that experiments can name, besides [`impair::KINDS`].
 pub static NODES: &[lastmeter_base::kind::Kind] = &[forwarder::KIND, server::KIND, sar::KIND];
 
-/// The Rust of the pages for those who add something.
+/// Compiles the Rust code of the pages on adding things.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/add-a-queue.md")]

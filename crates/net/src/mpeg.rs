@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_moments_are_refused() {
         assert_eq!(frames(&film(10, 20, 30.0, 1.0), 240, 1), None);
         assert_eq!(frames(&film(10, 20, 15.0, 10.0), 240, 1), None);
         assert_eq!(frames(&film(10, 20, 15.0, 2.0), 12, 1), None);

@@ -25,7 +25,7 @@ use lastmeter_wire::atm::{
 };
 use std::collections::BTreeMap;
 
-/// How experiments describe it.
+/// Its page for experiments.
 pub const PAGE: &Page = &Page {
     name: "aal5",
     family: Family::Node,
@@ -33,14 +33,14 @@ pub const PAGE: &Page = &Page {
     ports: "neighbour --packets--> [ cut ] --cells--> neighbour\n\
             neighbour <--packets-- [ put together ] <--cells-- neighbour",
     params: &[
-        Param::required("cells", ParamKind::Node).is("the neighbour on whose side there are cells"),
+        Param::required("cells", ParamKind::Node).is("the neighbour on the cell side"),
         Param::or("encapsulation", ParamKind::Size { min: 0, max: 64 }, "8 B")
-            .is("header before each packet: LLC and SNAP"),
+            .is("header before each packet, by default LLC and SNAP"),
     ],
     source: "ITU-T I.363.5, §9.2; RFC 2684",
     deviations: &[
-        "Payloads are lengths; the check is that all cells are the packet's own.",
-        "Cells but the last are packets without bytes of a path of their own in the ledger.",
+        "Payloads have only lengths; a PDU is intact if all its cells are its own.",
+        "All cells but the last are packets without bytes, on a separate path of the ledger.",
     ],
     counters: &[
         ("cut", "packets segmented into cells"),
@@ -49,9 +49,9 @@ pub const PAGE: &Page = &Page {
         ("wasted", "cells received for incomplete PDUs"),
     ],
     drops: &[
-        ("incomplete", "cells of PDUs of which others were missing"),
-        ("too long", "packets that no PDU holds"),
-        ("not a cell", "packets other than cells from the side of cells"),
+        ("incomplete", "cells of PDUs with other cells missing"),
+        ("too long", "packets longer than a PDU can hold"),
+        ("not a cell", "packets other than cells from the cell side"),
     ],
     example: r#"
 duration = "20 ms"
@@ -124,7 +124,7 @@ pub struct Sar {
     path: PathId,
     stage: StageId,
     encapsulation: usize,
-    /// Cells that have arrived of each circuit's present PDU.
+    /// Cells received of each circuit's current PDU.
     partial: BTreeMap<(u16, u16), Vec<Packet>>,
     cut: u64,
     joined: u64,
@@ -133,7 +133,7 @@ pub struct Sar {
 }
 
 impl Sar {
-    /// An adapter whose own cells are accounted to `path`, and the wait for a PDU's last cell to `stage`.
+    /// An adapter that accounts its own cells to `path`, and the wait for a PDU's last cell to `stage`.
     pub fn new(path: PathId, stage: StageId, encapsulation: Bytes) -> Sar {
         let encapsulation = encapsulation.0 as usize;
         let partial = BTreeMap::new();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn without_loss_every_packet_arrives_as_it_was() {
+    fn without_loss_every_packet_arrives_unchanged() {
         let outcome = run(|_, _| false);
         let books = &outcome.books;
         let packets: u64 = books.paths[1..].iter().map(|path| path.delivered.packets).sum();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_lost_a_cell_is_lost_whole_and_no_other_one_is_forged() {
+    fn a_packet_that_lost_a_cell_is_lost_and_no_other_is_corrupted() {
         let outcome = run(|_, random| random.chance(0.01));
         let books = &outcome.books;
         let packets: u64 = books.paths[1..].iter().map(|path| path.delivered.packets).sum();

@@ -142,7 +142,7 @@ mod tests {
     use lastmeter_wire::internet::udp;
 
     #[test]
-    fn what_is_imagined_is_a_packet_of_the_right_length_for_the_right_flow() {
+    fn a_synthetic_packet_has_the_right_length_and_flow() {
         let mut body = Packet::new(Bytes(1500));
         (body.destination, body.path) = (NodeId(258), PathId(3));
         (body.flow, body.seq) = (FlowId(7), 41);

@@ -1,4 +1,4 @@
-//! What `lastmeter bench classify` runs.
+//! The benchmarks of `lastmeter bench classify`.
 
 use super::generate::{ACCESS_LIST, FIREWALL, IP_CHAIN, Kind, headers, rules};
 use super::{General, Header, Match, Rule};
@@ -7,12 +7,12 @@ use lastmeter_base::bench::{Case, Work};
 const HEADERS: usize = 1 << 18;
 const HEADERS_QUICK: usize = 1 << 10;
 const RULES_QUICK: u32 = 100;
-/// As many as a forwarder takes at once.
+/// A forwarder's batch size.
 const BATCH: usize = 64;
 const UPDATES: usize = 2_000;
 
-const WHAT: &str = "packets of random rules of a made-up set, 64 at a time";
-const UPDATE: &str = "removes and installs rules of a made-up set of 10,000";
+const WHAT: &str = "packets matching random rules of a synthetic set, 64 at a time";
+const UPDATE: &str = "removes and installs rules of a synthetic set of 10,000";
 
 macro_rules! case {
     ($name:literal, $kind:expr, $count:literal) => {
@@ -62,8 +62,8 @@ fn install(rules: &[Rule]) -> (General, Vec<super::RuleId>) {
     (general, ids)
 }
 
-/// The rules and packets of a case that classifies, `classify/acl@1000`, so that others can be given the
-/// same; `None` of any other name. The case's hash is the sum of 1 + the matching rule's place.
+/// The rules and packets of a classifying case, such as `classify/acl@1000`, so that others can use the
+/// same ones; `None` for any other name. The case's hash is the sum of 1 + the index of the matching rule.
 pub fn input(name: &str, quick: bool) -> Option<(Vec<Rule>, Vec<Header>)> {
     let (kind, count) = name.strip_prefix("classify/")?.split_once('@')?;
     let kind = [ACCESS_LIST, FIREWALL, IP_CHAIN].into_iter().find(|known| known.name == kind)?;
@@ -101,7 +101,7 @@ fn updates(kind: &Kind, quick: bool) -> Rounds {
             let at = step * 7_919 % rules.len();
             let rule = general.remove(ids[at]).expect("it was installed");
             hash = hash.wrapping_add(u64::from(rule.priority) + 1);
-            ids[at] = general.install(rule).expect("it was there before");
+            ids[at] = general.install(rule).expect("it was installed before");
         }
         Work { units: UPDATES as u64, hash }
     })
@@ -112,7 +112,7 @@ mod tests {
     use super::{CASES, input};
 
     #[test]
-    fn every_case_does_the_same_in_each_round() {
+    fn every_round_of_a_case_gives_the_same_result() {
         for case in CASES {
             let mut work = (case.prepare)(true);
             let first = work();

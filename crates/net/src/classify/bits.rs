@@ -1,8 +1,8 @@
-//! Sets of rules as bits, in blocks: what a value of one field leaves possible.
+//! Sets of rules as bitmaps, in blocks: the rules that a value of one field may match.
 //!
-//! A row belongs to a class of values (those of one field that no rule tells apart). It says in which
-//! blocks it has bits, and keeps these blocks alone, side by side. Rules that match any value of the
-//! field stand in no row but in the field's common blocks.
+//! A row belongs to a class of values (those of one field that no rule distinguishes). It says in which
+//! blocks it has bits, and stores only these blocks, side by side. Rules that match any value of the
+//! field are in no row, but in the field's common blocks.
 
 /// Words of 64 rules in a block.
 pub(super) const WORDS: usize = 4;
@@ -20,7 +20,7 @@ impl Block {
     pub(super) const EMPTY: Block = Block([0; WORDS]);
     pub(super) const FULL: Block = Block([u64::MAX; WORDS]);
 
-    /// Its rules that are in one of two others.
+    /// Those of its rules that are in either of two others.
     #[inline(always)]
     pub(super) fn and_either(self, Block(one): &Block, Block(other): &Block) -> Block {
         let [a, b, c, d] = self.0;
@@ -63,12 +63,12 @@ pub(super) fn get(block: &Block, at: usize) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) summary: u64,
-    /// Of an address' row, the blocks with rules that match any address at the other end.
+    /// In an address's row, the blocks with rules that match any address at the other end.
     pub(super) wide: u64,
     pub(super) at: u32,
 }
 
-/// The blocks of all rows of all fields; the first is empty, for blocks that a row does not have.
+/// The blocks of all rows of all fields; the first is empty, and stands for blocks that a row lacks.
 #[derive(Debug)]
 pub(super) struct Store {
     blocks: Vec<Block>,
@@ -109,7 +109,7 @@ impl Store {
         self.blocks.copy_within(row.at as usize..row.at as usize + len, at as usize);
         Row { at, ..row }
     }
-    /// The row with another set of blocks; those that it gains are empty.
+    /// The row with a different set of blocks; added ones are empty.
     fn reshape(&mut self, row: Row, summary: u64) -> Row {
         let len = summary.count_ones() as usize;
         let at = if len > 0 { self.allocate(len) } else { 0 };
@@ -125,7 +125,7 @@ impl Store {
     pub(super) fn block(&self, row: Row, block: usize) -> Block {
         self.blocks[row.find(block)]
     }
-    /// Gives a row's block other bits; `others` are the rules that match any address at the other end.
+    /// Changes the bits of a row's block; `others` are the rules that match any address at the other end.
     fn put(&mut self, row: &mut Row, block: usize, bits: Block, others: &Block) {
         row.wide &= !(1 << block);
         row.wide |= u64::from(bits.meets(others)) << block;
@@ -150,7 +150,7 @@ impl Store {
         clear(&mut bits, slot.at);
         self.put(row, slot.block, bits, others);
     }
-    /// Moves rules from one block to the same places of another.
+    /// Moves rules from one block to the same positions in another.
     pub(super) fn divide(&mut self, row: &mut Row, division: &Division) {
         let Division { from, to, moved, .. } = division;
         let (from, to) = (*from, *to);
@@ -167,19 +167,19 @@ impl Store {
     }
 }
 
-/// What happens to a full block.
+/// How a full block is split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Division {
     pub(super) from: usize,
     pub(super) to: usize,
     /// The rules that move.
     pub(super) moved: Block,
-    /// Which rules of both blocks match any address at the other end, after the division.
+    /// Which rules of both blocks match any address at the other end, after the split.
     pub(super) others: [Block; 2],
 }
 
 impl Row {
-    /// Where the row's block is kept; the empty block if it has none there.
+    /// Where the row's block is stored; the empty block if it has none.
     #[inline(always)]
     pub(super) fn find(self, block: usize) -> usize {
         let before = (self.summary & ((1 << (block & 63)) - 1)).count_ones();

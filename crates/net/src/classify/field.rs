@@ -1,4 +1,4 @@
-//! The fields that rules look at: which row a value has.
+//! The fields that rules examine: the row of a value.
 
 use super::bits::{Block, Division, Row, Slot, Store};
 use super::trie::Trie;
@@ -6,14 +6,14 @@ use crate::lookup::Prefix;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// An address: a prefix has a row, with the rules of all prefixes around it.
+/// An address: each prefix has a row, with the rules of all prefixes that contain it.
 #[derive(Debug)]
 pub(super) struct Addresses {
     /// The row's number, from 1, of the longest prefix.
     pub(super) trie: Trie,
     pub(super) rows: Vec<Row>,
     free: Vec<u16>,
-    /// Which row a prefix has, and how many rules name it.
+    /// The row of each prefix, and how many rules name it.
     prefixes: BTreeMap<Prefix<u32>, (u16, u32)>,
 }
 
@@ -21,7 +21,7 @@ impl Addresses {
     pub(super) fn new() -> Addresses {
         Addresses {
             trie: Trie::new(),
-            // Row 0 is every address that no prefix covers.
+            // Row 0 is for addresses that no prefix covers.
             rows: vec![Row::default()],
             free: Vec::new(),
             prefixes: BTreeMap::new(),
@@ -40,7 +40,7 @@ impl Addresses {
             each(at, self.rows[number as usize]);
         }
     }
-    /// The prefixes within one, itself among them, which are those whose rows have its rules.
+    /// The prefixes within one, including itself: those whose rows have its rules.
     fn within(&self, prefix: Prefix<u32>) -> impl Iterator<Item = (Prefix<u32>, u16)> + use<'_> {
         let all = self.prefixes.range(prefix..);
         let inside = all.take_while(move |(inner, _)| inner.key() <= prefix.last());
@@ -70,7 +70,7 @@ impl Addresses {
         let rows: Vec<u16> = self.within(prefix).map(|(_, row)| row).collect();
         rows.into_iter().for_each(|row| store.set(&mut self.rows[usize::from(row)], slot, others));
     }
-    /// The row of the longest prefix around one; 0 if there is none.
+    /// The row of the longest prefix that contains one; 0 if there is none.
     fn around(&self, prefix: Prefix<u32>) -> u16 {
         let shorter = (0..prefix.len()).rev().filter_map(|len| Prefix::new(prefix.key(), len));
         let rows = shorter.filter_map(|shorter| self.prefixes.get(&shorter));
@@ -100,13 +100,13 @@ impl Addresses {
     }
 }
 
-/// A port: the ports between two ends of ranges have a row.
+/// A port: all ports between two adjacent ends of ranges share a row.
 #[derive(Debug)]
 pub(super) struct Ports {
     /// The row's number of each port.
     numbers: Vec<u16>,
     pub(super) rows: Vec<Row>,
-    /// Where runs of ports with one row begin.
+    /// Where each run of ports with the same row begins.
     starts: BTreeMap<u16, u16>,
 }
 
@@ -123,9 +123,9 @@ impl Ports {
     pub(super) fn row(&self, port: u16) -> Row {
         self.rows[usize::from(self.numbers[usize::from(port)])]
     }
-    /// Lets a run begin at `port`.
+    /// Makes a run begin at `port`.
     fn cut(&mut self, store: &mut Store, port: u16) {
-        let (&start, &number) = self.starts.range(..=port).next_back().expect("one begins at 0");
+        let (&start, &number) = self.starts.range(..=port).next_back().expect("a run begins at 0");
         if start == port {
             return;
         }
@@ -144,7 +144,7 @@ impl Ports {
             store.set(&mut self.rows[usize::from(number)], slot, &Block::EMPTY);
         }
     }
-    /// The runs stay: there are at most as many as ports.
+    /// The runs are kept: there are at most as many as ports.
     pub(super) fn remove(&mut self, store: &mut Store, ports: &RangeInclusive<u16>, slot: Slot) {
         for (_, &number) in self.starts.range(ports.clone()) {
             store.clear(&mut self.rows[usize::from(number)], slot, &Block::EMPTY);

@@ -1,26 +1,26 @@
 //! Exact match: flows with a reservation or a pinned route (D-38).
 //!
-//! A table of open addressing, at most half full; a removal leaves no mark. The hash is seeded, so that who
-//! sends packets cannot choose where their flows stand.
+//! A hash table with open addressing, at most half full; removal leaves no tombstone. The hash is seeded, so
+//! that senders of packets cannot choose the slots of their flows.
 
 use super::rule::{Header, Verdict};
 use lastmeter_base::Stream;
 
-/// The most flows of a table.
+/// Limit on the flows of a table.
 pub const FLOWS_MAX: usize = 1 << 24;
 const SLOTS_MIN: usize = 16;
 
-/// Flows and what happens to their packets.
+/// Flows and the verdicts for their packets.
 #[derive(Debug)]
 pub struct Flows {
-    /// A power of two of them.
+    /// A power of two.
     slots: Vec<Option<(Header, Verdict)>>,
     len: usize,
     seeds: [u64; 2],
 }
 
 impl Flows {
-    /// No flows; the seed chooses the hash.
+    /// Empty; the seed selects the hash.
     pub fn new(seed: u64) -> Flows {
         let mut random = Stream::new(seed, "flows");
         let seeds = [random.bits() | 1, random.bits() | 1];
@@ -46,7 +46,7 @@ impl Flows {
         let hash = fold(fold(addresses ^ self.seeds[0], self.seeds[1]) ^ rest, self.seeds[0]);
         hash as usize & (self.slots.len() - 1)
     }
-    /// Slot of the flow, or the free slot for it.
+    /// The flow's slot, or the free slot for it.
     fn find(&self, flow: &Header) -> usize {
         let mut at = self.home(flow);
         while self.slots[at].is_some_and(|(found, _)| found != *flow) {
@@ -54,13 +54,13 @@ impl Flows {
         }
         at
     }
-    /// What happens to a flow's packets.
+    /// The verdict for a flow's packets.
     #[inline]
     pub fn get(&self, flow: &Header) -> Option<Verdict> {
         self.slots[self.find(flow)].map(|(_, verdict)| verdict)
     }
-    /// Installs a flow, or gives it another verdict; the one that it had. `Err` gives the verdict back if
-    /// there are [`FLOWS_MAX`].
+    /// Installs a flow or changes its verdict; returns the previous one. `Err` returns the verdict if
+    /// there are already [`FLOWS_MAX`].
     pub fn insert(&mut self, flow: Header, verdict: Verdict) -> Result<Option<Verdict>, Verdict> {
         let at = self.find(&flow);
         if let Some((_, old)) = &mut self.slots[at] {
@@ -80,7 +80,7 @@ impl Flows {
         }
         Ok(None)
     }
-    /// Removes a flow; the verdict that it had.
+    /// Removes a flow; returns its verdict.
     pub fn remove(&mut self, flow: &Header) -> Option<Verdict> {
         let mut hole = self.find(flow);
         let (_, verdict) = self.slots[hole].take()?;
@@ -107,7 +107,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn equals_an_ordered_map_while_flows_come_and_go_d_38() {
+    fn equals_an_ordered_map_under_insertions_and_removals_d_38() {
         let mut random = Stream::new(1, "churn");
         let (mut flows, mut map) = (Flows::new(7), BTreeMap::new());
         for round in 0..20_000_u32 {

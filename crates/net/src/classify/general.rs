@@ -1,32 +1,32 @@
-//! General match: of all rules whose filter matches a packet, the one that counts first.
+//! General match: of all rules that match a packet, the one with the highest priority.
 //!
 //! ```text
 //! dst  --> row --+
-//! src  --> row --+    rows say which rules each field leaves possible; their
-//! dst port -> row +--> intersection, block by block, is what matches
+//! src  --> row --+    rows hold the rules that each field may match; their
+//! dst port -> row +--> intersection, block by block, is the set of matching rules
 //! src port -> row +
-//! protocol -> row-+    blocks are bands of priorities: the first match ends it
+//! protocol -> row-+    blocks are bands of priorities: the search ends at the first match
 //! interface > row +
 //! ```
 //!
-//! Rules stand in blocks by priority; a block that is full divides. Each field's value has a row of bits, one
-//! for each rule that it leaves possible, with a summary that says in which blocks there are any. A search
-//! finds the six rows, intersects the summaries, and then looks into the blocks that are left. It takes
-//! much the same time whatever the packet, and an update touches only the rows that its rule is in.
+//! Rules are kept in blocks by priority; a full block is split. Each field's value has a row of bits, one
+//! for each rule that it may match, with a summary of the blocks that have any. A search
+//! finds the six rows, intersects the summaries, and then examines the remaining blocks. It takes
+//! about the same time for any packet, and an update touches only the rows of its rule.
 //!
-//! | Limit            | Value  | Meaning                                                          |
-//! |------------------|--------|------------------------------------------------------------------|
-//! | rules            | 16,384 | 64 blocks of 256, all full if rules come in order                 |
+//! | Limit | Value  | Meaning                                           |
+//! |-------|--------|---------------------------------------------------|
+//! | rules | 16,384 | 64 blocks of 256, all full if rules come in order |
 //!
 //! **Where the nanoseconds go** (21 November 2026, 2-core AMD EPYC VM beside other work, by samples of `perf
 //! record`; the machine has no counters of cache misses): of the 30 ns or so that a packet takes with 1,000 rules
-//! of an IP chain, the tries of both addresses take about a quarter, the rows a sixth, the blocks, of which 1.2 to 1.5
-//! are looked into, a quarter; the rest is which rule counts and which packets go on. No packet waits for
+//! of an IP chain, the tries of both addresses take about a quarter, the rows a sixth, the blocks (1.2 to 1.5 of them
+//! are examined) a quarter; the rest selects the rule and the packets that continue. No packet waits for
 //! another's load: each load is a loop over all packets.
 //!
 //! Source: Lakshman and Stiliadis, SIGCOMM 1998 (bit vectors); Baboescu and Varghese, SIGCOMM 2001
-//! (summaries). Deviations: rows keep only the blocks that they have bits in, wildcards stand apart, and
-//! bands of priorities let rules come and go.
+//! (summaries). Deviations: rows store only the blocks in which they have bits, wildcards are stored separately, and
+//! bands of priorities allow rules to be added and removed.
 
 use super::bits::{BLOCK, BLOCKS_MAX, Block, Division, Row, Slot, Store, clear, get, set};
 use super::field::{Addresses, Ports};
@@ -36,18 +36,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hint::select_unpredictable;
 
-/// Which rule; never given twice.
+/// Identifies a rule; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(u32);
 
 impl RuleId {
-    /// Its number: how many rules were installed before it.
+    /// Its number: the number of rules installed before it.
     pub fn number(self) -> u32 {
         self.0
     }
 }
 
-/// The rule that counts for a packet.
+/// The rule that applies to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     /// Which.
@@ -60,7 +60,7 @@ pub struct Match {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There is no block left: rules have to go first.
+    /// There is no block left: remove rules first.
     Full,
     /// A range of ports ends before it begins.
     Ports,
@@ -90,7 +90,7 @@ const SRC_PORT: usize = 3;
 const PROTOCOL: usize = 4;
 const INTERFACE: usize = 5;
 
-/// Packets whose rows are looked up together.
+/// The number of packets whose rows are looked up together.
 const ROW: usize = 64;
 
 /// A set of rules.
@@ -105,20 +105,20 @@ pub struct General {
     interfaces: Vec<Row>,
     /// How many rules name an interface.
     interfaced: usize,
-    /// For each block and field the rules that match any value, and which blocks have such.
+    /// For each block and field, the rules that match any value, and which blocks have any.
     any: Vec<[Block; FIELDS]>,
     any_summary: [u64; FIELDS],
     /// The blocks with rules that match any address at both ends.
     anywhere: u64,
-    /// For each slot its rule's priority and number: the lowest counts.
+    /// For each slot, its rule's priority and number: the lowest wins.
     keys: Vec<u64>,
     verdicts: Vec<Verdict>,
     used: Vec<Block>,
-    /// The least key that each block is for, and the block, in order.
+    /// The least key of each block's band, and the block, in order.
     bands: Vec<(u64, usize)>,
-    /// For each block, those whose rules count before its.
+    /// For each block, those whose rules take precedence over its own.
     earlier: [u64; BLOCKS_MAX],
-    /// Blocks whose rules stand in order.
+    /// Blocks whose rules are in order.
     sorted: u64,
     rules: BTreeMap<RuleId, (Rule, Slot)>,
     next: u32,
@@ -165,7 +165,7 @@ impl General {
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
-    /// A rule that is installed.
+    /// An installed rule.
     pub fn rule(&self, id: RuleId) -> Option<&Rule> {
         self.rules.get(&id).map(|(rule, _)| rule)
     }
@@ -182,7 +182,7 @@ impl General {
     /// Installs a rule.
     ///
     /// # Errors
-    /// If it can match nothing, names no interface, or there is no room; nothing is changed.
+    /// If it can match nothing, its interface does not exist, or there is no room; nothing is changed.
     pub fn install(&mut self, rule: Rule) -> Result<RuleId, Refusal> {
         if rule.filter.dst_ports.is_empty() || rule.filter.src_ports.is_empty() {
             return Err(Refusal::Ports);
@@ -218,7 +218,7 @@ impl General {
         Some(rule)
     }
 
-    /// Which fields a filter matches any value of.
+    /// The fields of which a filter matches any value.
     fn wildcards(filter: &Filter) -> [bool; FIELDS] {
         let mut any = [false; FIELDS];
         any[DST] = filter.dst.len() == 0;
@@ -256,7 +256,7 @@ impl General {
             store.set(&mut self.interfaces[usize::from(interface)], slot, &Block::EMPTY);
         }
     }
-    /// Says which fields of a block have wildcards.
+    /// Updates which fields of a block have wildcards.
     fn summarize(&mut self, block: usize) {
         for (summary, bits) in self.any_summary.iter_mut().zip(&self.any[block]) {
             *summary &= !(1 << block);
@@ -309,14 +309,14 @@ impl General {
         let new = taken.trailing_ones() as usize;
         let mut keys: Vec<u64> = (0..BLOCK).map(|at| self.keys[block * BLOCK + at]).collect();
         keys.sort_unstable();
-        // Rules that come in order fill one block after the other.
+        // Rules installed in order fill one block after another.
         let least = if key > keys[BLOCK - 1] { key } else { keys[BLOCK / 2] };
         self.bands.insert(at + 1, (least, new));
         self.divide(block, new, least);
         self.reorder();
         Ok(self.place(if key >= least { new } else { block }, key))
     }
-    /// Moves the rules from `least` on to the same places of another block.
+    /// Moves the rules from `least` on to the same positions in another block.
     fn divide(&mut self, from: usize, to: usize, least: u64) {
         let mut moved = Block::EMPTY;
         for at in 0..BLOCK {
@@ -369,14 +369,14 @@ impl General {
             before |= 1 << block;
         }
     }
-    /// A free place in a block, such that the rules stay in order if one is left.
+    /// A free slot in a block, if possible one that keeps the rules in order.
     fn place(&mut self, block: usize, key: u64) -> Slot {
         let used = |at: &usize| get(&self.used[block], *at);
         let at_key = |at: usize| self.keys[block * BLOCK + at];
         let before = (0..BLOCK).rev().filter(used).find(|&at| at_key(at) < key);
         let after = (0..BLOCK).filter(used).find(|&at| at_key(at) > key).unwrap_or(BLOCK);
         let from = before.map_or(0, |before| before + 1);
-        // In the middle of the gap there is room on both sides; at the end there is none to leave.
+        // The middle of a gap leaves room on both sides; at the end no room is needed.
         let first = if after == BLOCK { from } else { from.max((from + after) / 2) };
         let free = |at: &usize| !get(&self.used[block], *at);
         let fits = (first..after).find(free).filter(|_| self.sorted >> block & 1 != 0);
@@ -388,24 +388,24 @@ impl General {
         Slot { block, at }
     }
 
-    /// The rule that counts for a packet.
+    /// The rule that applies to a packet.
     pub fn classify(&self, header: &Header) -> Option<Match> {
         let mut found = [None];
         self.classify_batch(std::slice::from_ref(header), &mut found);
         found[0]
     }
-    /// The rules that count for many packets. Panics if `found` is not as long as `headers`.
+    /// The rules that apply to many packets. Panics if `found` is not as long as `headers`.
     pub fn classify_batch(&self, headers: &[Header], found: &mut [Option<Match>]) {
         assert_eq!(headers.len(), found.len(), "a place for each packet's rule");
         self.arch.dispatch(Many { rules: self, headers, found });
     }
 
-    /// The rows of all fields that packets have; the blocks in which all of them leave something possible.
+    /// The rows of packets in all fields, and the blocks in which all these rows have bits.
     #[inline(always)]
     #[expect(clippy::needless_range_loop, reason = "plain loops fill vectors, zipped ones may not")]
     fn rows(&self, headers: &[Header], fields: usize, rows: &mut [Found; FIELDS]) -> [u64; ROW] {
         let count = headers.len().min(ROW);
-        // Most rules name an address at some end, so the ends are taken together: both named, one, none.
+        // Most rules name an address at one end, so both ends are handled together: both named, one, none.
         let mut blocks = [self.anywhere; ROW];
         let mut put = |found: &mut Found, at: usize, row: Row| {
             blocks[at % ROW] |= row.wide;
@@ -447,7 +447,7 @@ impl General {
         }
         both
     }
-    /// The slot that counts of those in a block.
+    /// The slot of highest priority among those in a block.
     #[inline(always)]
     fn counts(&self, block: usize, matching: &Block) -> u32 {
         match self.sorted >> block & 1 != 0 {
@@ -459,7 +459,7 @@ impl General {
         }
     }
 
-    /// The rules of at most [`ROW`] packets, which go from block to block in step, and wait for no other:
+    /// The rules of at most [`ROW`] packets, which go from block to block in step, without waiting for one another:
     /// no branch depends on a packet.
     #[inline(always)]
     fn row(&self, headers: &[Header], found: &mut [Option<Match>], fields: usize) {
@@ -473,7 +473,7 @@ impl General {
             going += usize::from(*blocks != 0);
         }
         while going > 0 {
-            // A loop that stores the blocks, so that the loads overlap and the words fill vectors.
+            // A separate loop stores the blocks, so that the loads overlap and the words fill vectors.
             for at in 0..going.min(ROW) {
                 let number = usize::from(numbers[at]) % ROW;
                 let block = blocks[number].trailing_zeros() as usize % BLOCKS_MAX;
@@ -512,7 +512,7 @@ fn column(headers: &[Header], field: impl Fn(&Header) -> u32) -> [u32; ROW] {
     column
 }
 
-/// The rows of one field that packets have.
+/// The rows of packets in one field.
 struct Found {
     summaries: [u64; ROW],
     places: [u32; ROW],
@@ -541,7 +541,7 @@ fn first(block: usize, bits: &Block) -> u32 {
     slot
 }
 
-/// Searches for many packets, to be compiled for several processors.
+/// A search for many packets, compiled for several processors.
 struct Many<'a> {
     rules: &'a General,
     headers: &'a [Header],
@@ -553,7 +553,7 @@ impl WithSimd for Many<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         for (headers, found) in self.headers.chunks(ROW).zip(self.found.chunks_mut(ROW)) {
-            // Rules that name no interface need no bits of it; constants save instructions.
+            // If no rule names an interface, its bits are not needed; constants save instructions.
             match self.rules.interfaced {
                 0 => self.rules.row(headers, found, INTERFACE),
                 _ => self.rules.row(headers, found, FIELDS),

@@ -1,22 +1,22 @@
-//! Rule sets with the look of real ones, and packets for them.
+//! Synthetic rule sets that resemble real ones, and packets for them.
 //!
 //! Three kinds, as ClassBench has them (Taylor and Turner, INFOCOM 2005): access lists name both ends and a
 //! destination port; firewalls have many wildcards, ranges of ports and short prefixes; IP chains lie
-//! between. The shares below are parameters of ours, chosen for these looks and fitted to no data.
+//! between. The shares below are our own parameters, chosen to resemble these kinds and not fitted to data.
 
 use super::rule::{Action, Filter, Header, Rule, Verdict};
 use crate::lookup::Prefix;
 use lastmeter_base::Stream;
 use std::ops::RangeInclusive;
 
-/// What a set looks like. Shares are of all rules.
+/// The composition of a set. Shares are of all rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
     /// Rules that match any source, any destination.
     pub any: [f64; 2],
-    /// Of the others, those that name a single source, a single destination.
+    /// Of the others, those with a single source, a single destination.
     pub host: [f64; 2],
     /// Rules with one source port, one destination port.
     pub port: [f64; 2],
@@ -24,9 +24,9 @@ pub struct Kind {
     pub range: [f64; 2],
     /// Rules for TCP, for UDP; the others match any protocol.
     pub protocol: [f64; 2],
-    /// How many networks the addresses come from, for each thousand rules.
+    /// Number of networks that the addresses come from, per thousand rules.
     pub networks: u32,
-    /// How many ports there are beside the well-known ones.
+    /// Number of ports besides the well-known ones.
     pub ports: u32,
 }
 
@@ -64,14 +64,14 @@ pub const IP_CHAIN: Kind = Kind {
     ports: 60,
 };
 
-/// Ports that services have (IANA), and ranges that filters have.
+/// Ports of services (IANA), and ranges that filters use.
 const PORTS: [u16; 20] = [
     20, 21, 22, 23, 25, 53, 80, 110, 123, 135, 139, 143, 161, 389, 443, 445, 993, 1521, 3306, 8080,
 ];
 const RANGES: [RangeInclusive<u16>; 6] =
     [1024..=65535, 0..=1023, 137..=139, 6000..=6063, 5000..=5100, 20..=21];
 
-/// So many different rules, the first with the highest priority.
+/// This number of different rules, the first with the highest priority.
 pub fn rules(kind: &Kind, count: u32, seed: u64) -> Vec<Rule> {
     let mut random = Stream::new(seed, kind.name);
     let networks = (u64::from(kind.networks) * u64::from(count)).div_ceil(1000).max(1);
@@ -79,7 +79,7 @@ pub fn rules(kind: &Kind, count: u32, seed: u64) -> Vec<Rule> {
     let others: Vec<u16> = (0..kind.ports).map(|_| random.below(1 << 16) as u16).collect();
     let mut seen = std::collections::BTreeSet::new();
     let mut rules = Vec::new();
-    // Small sets of few looks may have fewer different rules than wanted.
+    // Small sets with little variety may have fewer different rules than requested.
     for _ in 0..count.saturating_mul(20) {
         if rules.len() == count as usize {
             break;
@@ -136,7 +136,7 @@ fn protocol(kind: &Kind, random: &mut Stream) -> Option<u8> {
     }
 }
 
-/// Packets, each a random one of a random rule's.
+/// Packets, each matching a random rule.
 pub fn headers(rules: &[Rule], count: usize, seed: u64) -> Vec<Header> {
     let mut random = Stream::new(seed, "headers");
     let mut within = |rule: &Rule| {

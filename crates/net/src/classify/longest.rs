@@ -3,7 +3,7 @@
 use super::rule::{Header, Verdict};
 use crate::lookup::{Concatenated, Full, NextHop, Options, Prefix, TreeBitmap};
 
-/// Filters, each the first bits of the concatenated fields; the longest counts.
+/// Filters, each the first bits of the concatenated fields; the longest match wins.
 #[derive(Debug)]
 pub struct Longest {
     tree: TreeBitmap<Concatenated>,
@@ -23,10 +23,10 @@ impl Longest {
         let options = Options { initial: &[8], ..Options::IPV4 };
         Longest { tree: TreeBitmap::new(options), verdicts: Vec::new(), free: Vec::new() }
     }
-    /// Installs a filter, or gives it another verdict.
+    /// Installs a filter, or changes its verdict.
     ///
     /// # Errors
-    /// If the tree may not grow; nothing is changed.
+    /// If the tree's memory limit is reached; nothing is changed.
     pub fn insert(&mut self, filter: Prefix<Concatenated>, verdict: Verdict) -> Result<(), Full> {
         let number = self.free.last().copied().or(NextHop::new(self.verdicts.len() as u32 + 1));
         let number = number.ok_or(Full { words: self.tree.options().words_max })?;
@@ -38,13 +38,13 @@ impl Longest {
         self.free.extend(old);
         Ok(())
     }
-    /// Removes a filter; the verdict that it had.
+    /// Removes a filter; returns its verdict.
     pub fn remove(&mut self, filter: Prefix<Concatenated>) -> Option<Verdict> {
         let number = self.tree.remove(filter)?;
         self.free.push(number);
         Some(self.verdicts[number.get() as usize - 1])
     }
-    /// What the longest filter says of a packet.
+    /// The verdict of the longest matching filter.
     pub fn classify(&self, header: &Header) -> Option<Verdict> {
         if self.tree.is_empty() {
             return None;

@@ -4,12 +4,12 @@
 //! header --> flows (exact) --> general match --> longest prefix of 104 bits --> permit
 //! ```
 //!
-//! The first that has an answer gives it: a flow with a reservation or a pinned route first, then the
-//! general-match rule of the highest priority, then the longest filter over the concatenated fields; what
-//! nothing matches is permitted. A classifier belongs to one interface (D-37), or is given the
+//! The first match applies: a flow with a reservation or a pinned route first, then the
+//! general-match rule of the highest priority, then the longest filter over the concatenated fields; a packet
+//! without a match is permitted. A classifier belongs to one interface (D-37), or is given the
 //! interface in each header; its owner changes it between batches.
 //!
-//! Source: WUCS description of the router, §3.3. The order among the three is our choice: the text has
+//! Source: WUCS description of the router, §3.3. The order of the three is our choice: the text describes
 //! them as one logical operation.
 //!
 //! ```
@@ -58,17 +58,17 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Without rules; the seed chooses the flow table's hash.
+    /// Without rules; the seed selects the flow table's hash.
     pub fn new(seed: u64) -> Classifier {
         Classifier { flows: Flows::new(seed), general: General::new(), longest: Longest::new() }
     }
-    /// What happens to a packet.
+    /// The verdict for a packet.
     pub fn classify(&self, header: &Header) -> Verdict {
         let mut verdicts = [Verdict::PERMIT];
         self.classify_batch(std::slice::from_ref(header), &mut verdicts);
         verdicts[0]
     }
-    /// What happens to many packets. Panics if `verdicts` is not as long as `headers`.
+    /// The verdicts for many packets. Panics if `verdicts` is not as long as `headers`.
     pub fn classify_batch(&self, headers: &[Header], verdicts: &mut [Verdict]) {
         assert_eq!(headers.len(), verdicts.len(), "a place for each packet's verdict");
         const BATCH: usize = 64;

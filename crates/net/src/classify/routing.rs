@@ -1,7 +1,7 @@
-//! Routes of several protocols, and which of them counts (D-42).
+//! Routes from several protocols, and the selection among them (D-42).
 //!
-//! Of all routes the longest prefix counts; of several for one prefix that of the lowest cost, of equal
-//! costs the lowest source's. A rule's next hop goes before the table's: that is policy routing.
+//! The longest prefix wins; among routes for one prefix the lowest cost, and at equal
+//! cost the lowest source. A rule's next hop takes precedence over the table's: that is policy routing.
 //!
 //! ```
 //! use lastmeter_net::classify::{Routing, Verdict};
@@ -23,7 +23,7 @@ use super::rule::{Action, Verdict};
 use crate::lookup::{Full, Key, NextHop, Options, Prefix, TreeBitmap};
 use std::collections::BTreeMap;
 
-/// Routes by prefix and source, and the table of those that count.
+/// Routes by prefix and source, and the table of the selected ones.
 #[derive(Debug)]
 pub struct Routing<K> {
     routes: BTreeMap<(Prefix<K>, u32), (u32, NextHop)>,
@@ -35,14 +35,14 @@ impl<K: Key> Routing<K> {
     pub fn new(options: Options) -> Routing<K> {
         Routing { routes: BTreeMap::new(), table: TreeBitmap::new(options) }
     }
-    /// The routes that count.
+    /// The selected routes.
     pub fn table(&self) -> &TreeBitmap<K> {
         &self.table
     }
     /// Adds a source's route, or changes it.
     ///
     /// # Errors
-    /// If the table may not grow; nothing is changed.
+    /// If the table's memory limit is reached; nothing is changed.
     pub fn add(
         &mut self,
         prefix: Prefix<K>,
@@ -63,7 +63,7 @@ impl<K: Key> Routing<K> {
     /// Withdraws a source's route, if there is one.
     ///
     /// # Errors
-    /// If the table may not grow; nothing is changed.
+    /// If the table's memory limit is reached; nothing is changed.
     pub fn withdraw(&mut self, prefix: Prefix<K>, source: u32) -> Result<(), Full> {
         let Some(old) = self.routes.remove(&(prefix, source)) else { return Ok(()) };
         let settled = self.settle(prefix);
@@ -72,7 +72,7 @@ impl<K: Key> Routing<K> {
         }
         settled
     }
-    /// Lets the best route of a prefix count.
+    /// Selects the best route of a prefix.
     fn settle(&mut self, prefix: Prefix<K>) -> Result<(), Full> {
         let routes = self.routes.range((prefix, 0)..=(prefix, u32::MAX));
         let best = routes.min_by_key(|((_, source), (cost, _))| (*cost, *source));
@@ -82,7 +82,7 @@ impl<K: Key> Routing<K> {
         };
         Ok(())
     }
-    /// Where a packet to `dst` with this verdict goes; `None` if it is denied or nothing leads there.
+    /// The next hop of a packet to `dst` with this verdict; `None` if it is denied or has no route.
     pub fn route(&self, verdict: &Verdict, dst: K) -> Option<NextHop> {
         match verdict.action {
             Action::Deny => None,

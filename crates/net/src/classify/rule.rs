@@ -1,11 +1,11 @@
-//! Rules: which packets, and what happens to them.
+//! Rules: filters, and the verdicts for packets that match.
 //!
 //! Source: WUCS description of the router, §3.3.
 
 use crate::lookup::{NextHop, Prefix};
 use std::ops::RangeInclusive;
 
-/// The fields of a packet that rules look at.
+/// The fields of a packet that rules examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Header {
     /// IP destination address.
@@ -22,7 +22,7 @@ pub struct Header {
     pub interface: u16,
 }
 
-/// Interfaces have numbers below this.
+/// Limit on interface numbers.
 pub const INTERFACES_MAX: u16 = 1024;
 
 /// A general match (D-34): destination and source prefixes, ranges of ports, protocol, interface.
@@ -41,17 +41,17 @@ pub const INTERFACES_MAX: u16 = 1024;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Filter {
-    /// Where the packet goes.
+    /// Destination prefix.
     pub dst: Prefix<u32>,
-    /// Where it comes from.
+    /// Source prefix.
     pub src: Prefix<u32>,
     /// Destination ports.
     pub dst_ports: RangeInclusive<u16>,
     /// Source ports.
     pub src_ports: RangeInclusive<u16>,
-    /// The protocol, or any.
+    /// The protocol; `None` for any.
     pub protocol: Option<u8>,
-    /// The interface that the packet arrives on, or any.
+    /// The interface on which the packet arrives; `None` for any.
     pub interface: Option<u16>,
 }
 
@@ -67,8 +67,8 @@ impl Filter {
             interface: None,
         }
     }
-    /// The router's form (§3.3): addresses with masks; 0 as a port or as the protocol matches all.
-    /// `None` if a mask's ones do not stand at its top.
+    /// As the router writes it (§3.3): addresses with masks; 0 as a port or as the protocol matches all.
+    /// `None` if a mask's ones are not contiguous from the top.
     pub fn general(
         (dst, dst_mask): (u32, u32),
         (src, src_mask): (u32, u32),
@@ -90,7 +90,7 @@ impl Filter {
             interface: None,
         })
     }
-    /// Whether a packet is one of these.
+    /// Whether a packet matches.
     pub fn matches(&self, header: &Header) -> bool {
         self.dst.contains(header.dst)
             && self.src.contains(header.src)
@@ -106,9 +106,9 @@ impl Filter {
 pub enum Action {
     /// Dropped (D-30).
     Deny,
-    /// Forwarded; also where no rule matches (D-31).
+    /// Forwarded; also if no rule matches (D-31).
     Permit,
-    /// Forwarded through the queue that was reserved for its flow (D-32).
+    /// Forwarded through the queue reserved for its flow (D-32).
     Reserved {
         /// Which queue.
         queue: u32,
@@ -120,21 +120,21 @@ pub enum Action {
     },
 }
 
-/// What the classifier says of a packet (D-29).
+/// The result of classifying a packet (D-29).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Verdict {
     /// What happens to it.
     pub action: Action,
-    /// Where it goes, if a rule says so; otherwise the routing table does.
+    /// The next hop, if a rule gives one; otherwise the routing table decides.
     pub next_hop: Option<NextHop>,
-    /// Whether signalling fixed the route: the routing table may not change it.
+    /// Whether signalling pinned the route: the routing table may not change it.
     pub pinned: bool,
     /// Whether the management module gets a copy.
     pub copy: bool,
 }
 
 impl Verdict {
-    /// Forwarded as the routing table says.
+    /// Forwarded according to the routing table.
     pub const PERMIT: Verdict = Verdict::of(Action::Permit);
 
     /// An action and nothing else.
@@ -143,12 +143,12 @@ impl Verdict {
     }
 }
 
-/// A filter, what it means, and when it counts (D-37).
+/// A filter, its verdict, and its priority (D-37).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// Which packets.
     pub filter: Filter,
-    /// Of all rules that match, the lowest number counts; of equal ones the one installed first.
+    /// Of all matching rules the lowest number wins; of equal ones the one installed first.
     pub priority: u32,
     /// What happens to them.
     pub verdict: Verdict,
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worked_examples_of_section_3_3_match_what_they_say_d_35() {
+    fn the_worked_examples_of_section_3_3_match_as_described_d_35() {
         let all = u32::MAX;
         let exact = Filter::general((0xc0a8_c802, all), (0xc0a8_dc05, all), 2345, 3456, 17);
         let exact = exact.expect("prefixes");

@@ -1,11 +1,11 @@
-//! Rules against a linear scan, while they come and go.
+//! Rules against a linear scan, while they are added and removed.
 
 use super::generate::{ACCESS_LIST, FIREWALL, IP_CHAIN, headers, rules};
 use super::*;
 use crate::lookup::{Concatenated, NextHop, Prefix};
 use lastmeter_base::Stream;
 
-/// Rules that are scanned from end to end.
+/// Rules that are scanned linearly.
 #[derive(Default)]
 struct Linear(Vec<(u32, RuleId, Rule)>);
 
@@ -55,7 +55,7 @@ fn equals_a_linear_scan_on_a_million_headers() {
             for packets in packets.chunks(1_000) {
                 general.classify_batch(packets, &mut found);
                 for (header, found) in packets.iter().zip(&found) {
-                    // The rules stand in the order of their priorities.
+                    // The rules are in order of priority.
                     let first = set.iter().position(|rule| rule.filter.matches(header));
                     assert_eq!(
                         found.map(|found| found.rule),
@@ -69,7 +69,7 @@ fn equals_a_linear_scan_on_a_million_headers() {
 }
 
 #[test]
-fn equals_a_linear_scan_while_rules_come_and_go_d_37() {
+fn equals_a_linear_scan_while_rules_are_added_and_removed_d_37() {
     let mut random = Stream::new(1, "churn");
     let (mut general, mut linear) = (General::new(), Linear::default());
     let set = [rules(&FIREWALL, 900, 3), rules(&ACCESS_LIST, 900, 3)].concat();
@@ -104,7 +104,7 @@ fn equals_a_linear_scan_while_rules_come_and_go_d_37() {
 }
 
 #[test]
-fn the_lowest_priority_s_number_counts_then_the_first_installed() {
+fn the_lowest_priority_number_wins_then_the_first_installed() {
     let mut general = General::new();
     let rule = |priority, queue| Rule {
         filter: Filter::all(),
@@ -123,10 +123,10 @@ fn the_lowest_priority_s_number_counts_then_the_first_installed() {
 }
 
 #[test]
-fn refuses_what_cannot_be_and_what_does_not_fit() {
+fn refuses_invalid_rules_and_rules_that_do_not_fit() {
     let mut general = General::new();
     let rule = |filter| Rule { filter, priority: 0, verdict: Verdict::PERMIT };
-    #[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
+    #[expect(clippy::reversed_empty_ranges, reason = "the test needs an invalid range")]
     let empty = Filter { dst_ports: 2..=1, ..Filter::all() };
     assert_eq!(general.install(rule(empty)), Err(Refusal::Ports));
     let far = Filter { interface: Some(INTERFACES_MAX), ..Filter::all() };

@@ -1,12 +1,12 @@
-//! Rules as text, a line each, as ClassBench writes them.
+//! Rules as text, one per line, in ClassBench's format.
 //!
 //! ```text
 //! @SRC/LEN  DST/LEN  LOW : HIGH  LOW : HIGH  PROTOCOL/MASK [FLAGS/MASK]     ports: source, destination
 //! @10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 80 0x06/0xFF
 //! ```
 //!
-//! Rules before have the higher priority. A protocol's mask is 0xFF, or 0x00 for any; flags are not
-//! looked at. A file is read whole or not at all.
+//! Earlier rules have higher priority. A protocol's mask is 0xFF, or 0x00 for any; flags are
+//! ignored. A file is read whole or not at all.
 //!
 //! ```
 //! use lastmeter_net::classify::text;
@@ -23,12 +23,12 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
-/// The most rules of a file.
+/// Limit on the rules of a file.
 pub const RULES_MAX: usize = 1 << 20;
-/// How much of a wrong word an error repeats.
+/// Limit on the part of a wrong word that an error repeats.
 const QUOTED_MAX: usize = 60;
 
-/// Why a text is not a set of rules, and where.
+/// Why a text is not a valid set of rules, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The line, from 1.
@@ -45,7 +45,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads rules' filters, the first with the highest priority.
+/// Reads the filters of rules, the first with the highest priority.
 ///
 /// # Errors
 /// At the first line that is wrong.
@@ -65,7 +65,7 @@ pub fn parse(text: &str) -> Result<Vec<Filter>, Error> {
     Ok(filters)
 }
 
-/// Writes a line for each filter, as [`parse`] reads it; interfaces have no place in it.
+/// Writes a line for each filter, as [`parse`] reads it; the format has no interfaces.
 pub fn emit<'a>(filters: impl IntoIterator<Item = &'a Filter>) -> String {
     let mut text = String::new();
     for Filter { src, dst, src_ports, dst_ports, protocol, .. } in filters {
@@ -109,7 +109,7 @@ fn prefix(word: &str) -> Result<Prefix<u32>, String> {
     let form = || format!("`{}` is not a prefix: write one as `10.0.0.0/8`", quoted(word));
     let (address, len) = word.split_once('/').ok_or_else(form)?;
     let address: Ipv4Addr = address.parse().map_err(|_| form())?;
-    // ClassBench leaves bits beyond the length as they fell.
+    // ClassBench does not clear the bits beyond the length.
     Prefix::new(address.to_bits(), len.parse().map_err(|_| form())?).ok_or_else(form)
 }
 

@@ -7,7 +7,7 @@
 use lastmeter_base::{Body, Duration, Far, Packet, StageId, Stream, Time};
 use lastmeter_engine::{Context, Element, PortId, Report};
 
-/// What happens to a packet.
+/// The verdict for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It passes unchanged.

@@ -28,7 +28,7 @@ const PAGE: &Page = &Page {
     params: &[
         Param::required("delay", ParamKind::Draw).is("how long a packet takes"),
         Param::or("in-order", ParamKind::Flag, "true").is("whether no packet overtakes another"),
-        Param::or("packets", ParamKind::COUNT, PACKETS).is("most packets that it holds"),
+        Param::or("packets", ParamKind::COUNT, PACKETS).is("limit on packets held"),
         TOWARD,
     ],
     deviations: &["In order, a packet waits for those before it, on top of its own delay."],

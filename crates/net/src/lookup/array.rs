@@ -1,4 +1,4 @@
-//! The arrays that a search begins in, and the prefixes that end within their bits.
+//! The arrays in which a search begins, and the prefixes that end within their bits.
 //!
 //! ```text
 //! key    | first step | second step | ...          | strides of the nodes
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The first array has an entry for each value of the first step's bits. An entry under which some prefix is
-//! longer points to an array of its own for the next step's bits; whose entries begin with its next hop.
-//! So the bits of all steps together may be many, and only those parts that have prefixes take memory:
+//! longer points to a further array for the next step's bits, whose entries start with its next hop.
+//! So all steps together may cover many bits, and only the parts that have prefixes use memory:
 //! of the 4,096 values of an IPv6 address' first 12 bits, 10 are in use.
 
 use super::NextHop;
@@ -16,23 +16,23 @@ use super::key::{Key, Prefix};
 use super::memory::{Memory, RESERVED, whole};
 use std::collections::BTreeMap;
 
-/// The most bits that a search's first array is indexed by.
+/// Limit on the bits that index the first array.
 pub const FIRST_MAX: u8 = 24;
-/// The most bits that another array is indexed by.
+/// Limit on the bits that index any other array.
 pub const STEP_MAX: u8 = 12;
-/// The most bits of all steps together.
+/// Limit on the bits of all steps together.
 pub const INITIAL_MAX: u8 = 30;
 
-/// What the writer knows about the arrays.
+/// The writer's data about the arrays.
 #[derive(Debug)]
 pub(super) struct Arrays {
     steps: &'static [u8],
     /// The bits of all steps together.
     bits: u8,
-    /// The prefixes within these bits: their bits, length; next hop. An entry does not know how long
-    /// the prefix was that it has its next hop from.
+    /// The prefixes within these bits: their bits, length; next hop. An entry does not store how long
+    /// the prefix of its next hop is.
     short: BTreeMap<(u32, u8), u32>,
-    /// For each array but the first, where it stands in pairs of words, how many prefixes are longer than
+    /// For each array but the first, by its position in pairs of words, how many prefixes are longer than
     /// the bits before it.
     prefixes: BTreeMap<u32, u32>,
     /// Words of all arrays.
@@ -59,11 +59,11 @@ impl Arrays {
     pub(super) fn words(&self) -> u64 {
         self.words
     }
-    /// Words that a prefix may need at most for arrays.
+    /// Limit on the words that a prefix needs for arrays.
     pub(super) fn words_for_one(&self) -> u32 {
         self.steps.iter().skip(1).map(|&step| whole(2 << step)).sum()
     }
-    /// Bytes that the writer alone needs.
+    /// Bytes of the writer's own data.
     pub(super) fn writer_bytes(&self) -> u64 {
         // A B-tree's leaves are at least about two thirds full: 11 pairs of 8 and 4 bytes, and 12 more.
         (self.short.len() as u64 * 12 + self.prefixes.len() as u64 * 8) * 3 / 2
@@ -93,7 +93,7 @@ impl Arrays {
         Prefix::new(key, len).zip(NextHop::new(hop))
     }
 
-    /// The arrays that a value leads through: the word of the entry, and the bits up to its step's end.
+    /// The arrays on the path of a value: the word of the entry, and the bits up to the end of its step.
     fn way(&self, memory: &Memory, value: u32) -> impl Iterator<Item = (u32, u8)> {
         let (mut array, mut depth) = (Some(RESERVED), 0);
         let steps = self.steps.iter().map_while(move |&step| {
@@ -107,7 +107,7 @@ impl Arrays {
         let none = self.steps.is_empty().then_some((RESERVED, 0));
         none.into_iter().chain(steps)
     }
-    /// The entry that a search for `key` comes to, and how many bits chose it.
+    /// The entry at which a search for `key` ends, and how many bits selected it.
     pub(super) fn entry<K: Key>(&self, memory: &Memory, key: K) -> (u32, u8) {
         self.way(memory, self.value(key)).last().expect("there is a first array")
     }
@@ -116,8 +116,8 @@ impl Arrays {
         let (entry, depth) = self.entry(memory, key);
         (depth == self.bits).then_some(entry)
     }
-    /// As [`Arrays::last_entry`]; makes the arrays that lack on the way for a prefix, and no answer
-    /// changes. The last step's entry if the prefix is longer than all.
+    /// As [`Arrays::last_entry`]; creates the arrays missing on the path of a prefix, without changing any
+    /// answer. The last step's entry if the prefix is longer than all.
     pub(super) fn open<K: Key>(&mut self, memory: &mut Memory, prefix: Prefix<K>) -> u32 {
         let value = self.value(prefix.key());
         loop {
@@ -136,7 +136,7 @@ impl Arrays {
             self.words += u64::from(whole(2 * pairs));
         }
     }
-    /// Which step looks at the bits after the first `depth`.
+    /// Which step examines the bits after the first `depth`.
     fn step_after(&self, depth: u8) -> usize {
         let ends = self.steps.iter().scan(0, |end, step| {
             *end += step;
@@ -149,7 +149,7 @@ impl Arrays {
         let way = self.way(memory, self.value(prefix.key()));
         way.filter(|&(_, depth)| depth < prefix.len().min(self.bits)).collect()
     }
-    /// Counts a new prefix whose arrays are open.
+    /// Counts a new prefix whose arrays exist.
     pub(super) fn count<K: Key>(&mut self, memory: &Memory, prefix: Prefix<K>) {
         if self.steps.len() > 1 {
             for (entry, _) in self.needed(memory, prefix) {
@@ -158,7 +158,7 @@ impl Arrays {
             }
         }
     }
-    /// Takes a prefix that is gone out of the count; arrays that nothing needs go, and no answer changes.
+    /// Uncounts a removed prefix; arrays that are no longer needed are freed, without changing any answer.
     pub(super) fn close<K: Key>(&mut self, memory: &mut Memory, prefix: Prefix<K>) {
         if self.steps.len() < 2 {
             return;
@@ -177,14 +177,14 @@ impl Arrays {
             self.words -= u64::from(whole(2 * pairs));
             last_needed.get_or_insert((entry, depth));
         }
-        // Those below one that nothing needs are not needed either; one store unlinks them all.
+        // Arrays below an unneeded one are not needed either; one store unlinks them all.
         if let Some((entry, depth)) = last_needed {
             let hop = self.around(self.value(prefix.key()), depth).map_or(0, |(_, hop)| hop);
             memory.publish_word(entry, hop.into());
         }
     }
 
-    /// Inserts a prefix within the arrays' bits; the next hop that it had.
+    /// Inserts a prefix within the arrays' bits; returns its previous next hop.
     pub(super) fn insert<K: Key>(
         &mut self,
         memory: &mut Memory,
@@ -197,7 +197,7 @@ impl Arrays {
         self.fill(memory, first, prefix.len(), hop);
         old.and_then(NextHop::new)
     }
-    /// Removes a prefix within the arrays' bits; the next hop that it had.
+    /// Removes a prefix within the arrays' bits; returns its next hop.
     pub(super) fn remove<K: Key>(
         &mut self,
         memory: &mut Memory,
@@ -220,14 +220,14 @@ impl Arrays {
         }
         self.cover(memory, (from, end), hop);
     }
-    /// Gives `hop` to a range of values. Where a prefix ends that is no entry's, an array is open.
+    /// Gives `hop` to a range of values. If a prefix ends between entries, an array exists there.
     fn cover(&self, memory: &mut Memory, range: (u32, u32), hop: u32) {
         if self.steps.is_empty() || range.0 >= range.1 {
             return;
         }
         self.cover_array(memory, (0, RESERVED), 0, range, hop);
     }
-    /// The part of that in one array: of the step `index`, at `array`, for the values from `base` on.
+    /// The part in one array: of step `index`, at `array`, for the values from `base` on.
     fn cover_array(
         &self,
         memory: &mut Memory,

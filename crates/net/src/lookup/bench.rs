@@ -1,22 +1,22 @@
-//! What `lastmeter bench lookup` runs on made-up tables of full size.
+//! The benchmarks of `lastmeter bench lookup`, on synthetic full tables.
 
 use super::table::{IPV4_LENGTHS, IPV6_LENGTHS, addresses, generate, load};
 use super::{Key, NextHop, Options};
 use lastmeter_base::bench::{Case, Work};
 
-/// Prefixes of the real tables that the lengths are from.
+/// Number of prefixes of the real tables from which the lengths are taken.
 const IPV4: usize = 900_000;
 const IPV6: usize = 160_000;
 const PREFIXES_QUICK: usize = 5_000;
 const KEYS: usize = 1 << 20;
 const KEYS_QUICK: usize = 1 << 12;
-/// As many as a forwarder takes at once.
+/// A forwarder's batch size.
 const BATCH: usize = 64;
 const UPDATES: usize = 100_000;
 
-const IN: &str = "random addresses inside prefixes of a made-up full table, 64 at a time";
-const SINGLE: &str = "random addresses inside prefixes of a made-up full table, one by one";
-const UPDATE: &str = "removes and inserts random prefixes of a made-up full table";
+const IN: &str = "random addresses inside prefixes of a synthetic full table, 64 at a time";
+const SINGLE: &str = "random addresses inside prefixes of a synthetic full table, one by one";
+const UPDATE: &str = "removes and inserts random prefixes of a synthetic full table";
 
 /// The benchmarks of this module.
 pub const CASES: &[Case] = &[
@@ -105,7 +105,7 @@ fn updates<K: Key>(table: Table<K>, quick: bool) -> Rounds {
         for _ in 0..count / 2 {
             let (prefix, hop) = table[order.below(table.len() as u64) as usize];
             hash = hash.wrapping_add(sum(&[tree.remove(prefix)]));
-            tree.insert(prefix, hop).expect("it was there before");
+            tree.insert(prefix, hop).expect("it was installed before");
         }
         Work { units: count as u64, hash }
     })
@@ -116,7 +116,7 @@ mod tests {
     use super::CASES;
 
     #[test]
-    fn every_case_does_the_same_in_each_round() {
+    fn every_round_of_a_case_gives_the_same_result() {
         for case in CASES {
             let mut work = (case.prepare)(true);
             let first = work();

@@ -1,4 +1,4 @@
-//! What a lookup visits, node by node.
+//! The nodes that a lookup visits.
 //!
 //! ```
 //! use lastmeter_net::lookup::{NextHop, Options, Prefix, TreeBitmap};
@@ -14,7 +14,7 @@ use super::key::{Key, Prefix};
 use super::node::{Node, TOP, matches, rank, slot_place};
 use super::{NextHop, TreeBitmap};
 
-/// The way of one key through a table.
+/// The path of one key through a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation<K> {
     /// The last array's entry; `None` without an array.
@@ -25,10 +25,10 @@ pub struct Explanation<K> {
     pub longest: Option<(Prefix<K>, NextHop)>,
 }
 
-/// The entry of the arrays that a search comes to.
+/// The entry of the arrays at which a search ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// How many of the key's first bits chose it.
+    /// How many of the key's first bits selected it.
     pub bits: u8,
     /// Their value.
     pub number: u32,
@@ -39,11 +39,11 @@ pub struct Entry {
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The first bit of the key that it looks at.
+    /// The first bit of the key that it examines.
     pub depth: u32,
     /// Index of its word.
     pub address: u32,
-    /// The key's bits that it looks at, the first at the top: `1000`.
+    /// The key's bits that it examines, the first at the top: `1000`.
     pub bits: String,
     /// The internal prefix bitmap, grouped by level: `1 00 0110 00000010`.
     pub internal: String,
@@ -51,10 +51,10 @@ pub struct Step {
     pub external: String,
     /// Whether it is an end node.
     pub end: bool,
-    /// The longest match inside: its length from the key's first bit on, the rank of its next hop, and
-    /// that.
+    /// The longest match inside: its length from the key's first bit, the rank of its next hop, and
+    /// the next hop.
     pub matched: Option<(u32, u32, NextHop)>,
-    /// The child that the search goes on in: its rank.
+    /// The rank of the child in which the search continues.
     pub child: Option<u32>,
 }
 
@@ -69,7 +69,7 @@ impl<K: Key> TreeBitmap<K> {
             next_hop: NextHop::new(memory.half(2 * entry)),
         });
         let mut steps = Vec::new();
-        // An entry of an earlier step points to nothing, or the search would have gone on.
+        // An entry of an earlier step points to nothing, or the search would have continued.
         let (mut at, mut depth) = (memory.half(2 * entry + 1), shape.initial);
         let mut longest = None;
         while at != 0 {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::lookup::Options;
 
-    /// The prefixes of Fig 23 that the text gives the root's bitmaps of.
+    /// The prefixes of Fig 23, for which the text gives the bitmaps of the root.
     fn figure() -> TreeBitmap<u32> {
         let mut table = TreeBitmap::new(Options::FIPL);
         let mut insert = |bits: u32, len: u8, hop: u32| {

@@ -5,37 +5,37 @@
 //! a node at p    ... hop 2  hop 1  hop 0 | internal bitmap, external bitmap  | slot 0  slot 1 ...
 //! ```
 //!
-//! A word is an atomic of 64 bits, which costs no more to load than another on the machines of today,
+//! A word is an atomic of 64 bits, which costs no more to load than an ordinary one on today's processors,
 //! and lets a table be shared without a lock and without unsafe code. The writer never changes a block
 //! that readers can reach, except half words, each in one store: it writes a new block, publishes it
 //! with one store of a pointer, and frees the old one after a grace period.
 //!
-//! Blocks have an even number of pairs, and those that fit a cache line lie in one: of ten half words
-//! that a search of a full table fetches, nine lie beside the bitmaps that chose them.
+//! Blocks have an even number of pairs, and those that fit into a cache line are within one: of ten half words
+//! that a search of a full table fetches, nine are in the same line as the bitmaps that selected them.
 //!
-//! **Grace.** A reader says which epoch it entered in (a store and a fence for each batch). A block that
-//! was unlinked in epoch e is used again when every reader inside entered after e. Readers wait for
-//! nobody; a reader that stays inside only delays the use of freed blocks.
+//! **Grace periods.** A reader records the epoch in which it entered (a store and a fence for each batch). A block that
+//! was unlinked in epoch e is reused when every active reader has entered after e. Readers never
+//! wait; a reader that stays active only delays the reuse of freed blocks.
 //!
-//! **Growth.** When the words are used up, the writer copies them to more and leaves the successor's
-//! address in the old ones; a reader follows it when it next enters. A reader that never enters again
-//! keeps what it last saw alive.
+//! **Growth.** When the words are used up, the writer copies them to a larger array and leaves the successor's
+//! address in the old one; a reader follows it when it next enters. A reader that never enters again
+//! keeps the array that it last saw alive.
 
 use super::message::Write;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// Words before the initial array: the empty node that pointer 0 means, and a pair after it.
+/// Words before the initial array: the empty node for pointer 0, and a pair after it.
 pub(super) const RESERVED: u32 = 4;
 /// Words of a cache line.
 const LINE: usize = 8;
 /// The longest block in pairs of words: 63 next hops, two bitmaps, 64 slots, four to a pair.
 const BLOCK_LEN_MAX: usize = 16 + 1 + 16;
-/// Blocks that are unlinked before the writer looks which readers are inside.
+/// Blocks that are unlinked before the writer checks which readers are active.
 const RETIRED_MAX: usize = 128;
 
-/// Words, and where the words went that replaced them.
+/// The words, and the array that replaced them.
 #[derive(Debug)]
 pub(super) struct Words {
     all: Box<[AtomicU64]>,
@@ -48,7 +48,7 @@ impl Words {
     fn new(len: usize, from: &[AtomicU64]) -> Arc<Words> {
         let mut all: Box<[AtomicU64]> =
             std::iter::repeat_with(AtomicU64::default).take(len + LINE - 1).collect();
-        // Where lines begin matters for speed alone, so any place will do.
+        // Alignment to lines matters only for speed, so any start is correct.
         let first = all.as_ptr().align_offset(LINE * size_of::<AtomicU64>()).min(LINE - 1);
         for (word, old) in all[first..].iter_mut().zip(from) {
             *word.get_mut() = old.load(Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Words {
     }
 }
 
-/// So many words of an array, and those that are left free behind it.
+/// The words of an array, and those left free after it.
 pub(super) fn whole(len: u32) -> u32 {
     len.next_multiple_of(4)
 }
@@ -88,7 +88,7 @@ pub(super) fn half(words: &[AtomicU64], at: u32) -> u32 {
     (word(words, at >> 1) >> ((at & 1) * 32)) as u32
 }
 
-/// The epoch that a reader entered in, alone in its cache line; [`OUTSIDE`] when it is not inside.
+/// The epoch in which a reader entered, alone in its cache line; [`OUTSIDE`] when it is not active.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Pin(AtomicU64);
@@ -101,7 +101,7 @@ struct Epochs {
 }
 
 impl Epochs {
-    /// The oldest epoch that a reader entered in and has not left.
+    /// The oldest epoch of an active reader.
     fn oldest(&self) -> u64 {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         readers.retain(|reader| reader.strong_count() > 0);
@@ -110,7 +110,7 @@ impl Epochs {
     }
 }
 
-/// A reader's way to the words.
+/// A reader's access to the words.
 #[derive(Debug)]
 pub(super) struct Door {
     words: Arc<Words>,
@@ -129,7 +129,7 @@ impl Door {
     pub(super) fn another(&self) -> Door {
         Door::new(Arc::clone(&self.words), Arc::clone(&self.epochs))
     }
-    /// What `work` makes of the words, none of which is used again meanwhile.
+    /// The result of `work` on the words, none of which is reused meanwhile.
     #[inline]
     pub(super) fn inside<R>(&mut self, work: impl FnOnce(&[AtomicU64]) -> R) -> R {
         self.pin.0.store(self.epochs.now.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -158,7 +158,7 @@ pub(super) struct Memory {
     /// Blocks that readers may still see, with the epoch in which they were unlinked.
     retired: VecDeque<(u64, u32, u32)>,
     retired_words: u64,
-    /// What was stored, in order, if recorded.
+    /// The stores, in order, if recorded.
     pub(super) journal: Option<Vec<Write>>,
 }
 
@@ -186,7 +186,7 @@ impl Memory {
     pub(super) fn used(&self) -> u32 {
         self.used
     }
-    /// Words of blocks that may be used again, some of them after a grace period.
+    /// Words of blocks that may be reused, some of them after a grace period.
     pub(super) fn free_words(&self) -> u64 {
         self.free_words + self.retired_words
     }
@@ -202,7 +202,7 @@ impl Memory {
         word(self.words(), at)
     }
 
-    /// A block of `len` pairs that no reader can see. One that fits a cache line lies in one.
+    /// A block of `len` pairs that no reader can see, within one cache line if it fits.
     pub(super) fn allocate(&mut self, len: u32) -> u32 {
         let len = len.next_multiple_of(2);
         if let Some(at) = self.free.get_mut(len as usize).and_then(Vec::pop) {
@@ -222,7 +222,7 @@ impl Memory {
         at
     }
     fn grow(&mut self) {
-        // An eighth more: the copying stays a small multiple of the words, and few stay unused.
+        // An eighth more: the words are copied few times, and few stay unused.
         let len = self.used as usize + self.used as usize / 8 + 2 * BLOCK_LEN_MAX;
         let words = Words::new(len, self.words.get());
         self.words.next.set(Arc::clone(&words)).expect("words are replaced once");
@@ -239,7 +239,7 @@ impl Memory {
             journal.push(Write { address: at, word: value });
         }
     }
-    /// Stores a half word that readers can see; what was doomed is unlinked by it.
+    /// Stores a half word that readers can see, which unlinks the doomed blocks.
     pub(super) fn publish(&mut self, at: u32, value: u32) {
         let shift = (at & 1) * 32;
         let others = self.word(at >> 1) & !(u64::from(u32::MAX) << shift);
@@ -251,7 +251,7 @@ impl Memory {
             self.retire(block, len);
         }
     }
-    /// Stores a word that readers can see; what was doomed is unlinked by it.
+    /// Stores a word that readers can see, which unlinks the doomed blocks.
     pub(super) fn publish_word(&mut self, at: u32, value: u64) {
         self.store(at, value, Ordering::Release);
         self.retire_doomed();
@@ -282,7 +282,7 @@ impl Memory {
     }
     fn release(&mut self, at: u32, len: u32) {
         self.free_words += 2 * u64::from(len);
-        // Arrays of many entries come and go seldom.
+        // Large arrays are rarely created or removed.
         if self.free.len() <= len as usize {
             self.free.resize_with(len as usize + 1, Vec::new);
         }

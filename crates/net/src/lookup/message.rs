@@ -1,13 +1,13 @@
-//! Changes of a table as messages: the words that it stores, in control cells, and the replica that
+//! Changes of a table as messages: the words that a change stores, sent in control cells, and the replica that
 //! stores them too (D-41).
 //!
 //! ```text
 //! cell's body   address 4 | word 8 |   up to three times, 40 bytes at most
 //! ```
 //!
-//! The writer keeps the table, and sends what it stored; each port's replica stores the same, in the
+//! The writer keeps the table, and sends each word that it stored; each port's replica stores the same words in the
 //! same order. The last store of a change publishes it, so a replica that looks up between two cells sees
-//! the table before or after, if it takes the cells of one change without a lookup under way.
+//! the table before or after the change, if it takes the cells of one change with no lookup in progress.
 //!
 //! Source: WUCS description of the router §3.4, and §9.2 for the size: there an update was 12 writes of 36
 //! bits in 3 cells (D-138), here a write is 64 bits and three fit a cell. The layout is our choice.
@@ -31,7 +31,7 @@ pub const WRITES_PER_CELL: usize = CELL_BODY_LEN / WRITE_LEN;
 /// One store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which word.
+    /// The index of the word.
     pub address: u32,
     /// Its new value.
     pub word: u64,
@@ -63,9 +63,9 @@ pub fn cells(writes: &[Write], port: u8, sequence: u16) -> Vec<ControlCell> {
 pub enum Refusal {
     /// The cell has another operation: the sender must use [`STORE`].
     Operation(u16),
-    /// Its length is no number of writes.
+    /// Its length is not a whole number of writes.
     Length(u8),
-    /// A word beyond those that the replica may use, or before those that a table changes.
+    /// A word outside the range that a table may change.
     Address(u32),
 }
 
@@ -87,7 +87,7 @@ impl std::error::Error for Refusal {}
 
 /// A port's copy of a table, kept in step by control cells.
 ///
-/// Whatever the cells say, it neither panics nor loops nor takes more memory than its options allow.
+/// Whatever the cells contain, it neither panics nor loops nor uses more memory than its options allow.
 #[derive(Debug)]
 pub struct Replica<K> {
     words: Vec<AtomicU64>,
@@ -102,10 +102,10 @@ impl<K: Key> Replica<K> {
         let shape = Shape::new(options.initial, options.stride);
         Replica { words: Vec::new(), shape, words_max: options.words_max, key: PhantomData }
     }
-    /// Takes a cell, all of it or nothing.
+    /// Applies a cell, as a whole or not at all.
     ///
     /// # Errors
-    /// If it is not one that [`cells`] makes, or a word lies beyond the limit.
+    /// If [`cells`] cannot have made it, or a word is outside the limits.
     pub fn take(&mut self, cell: &ControlCell) -> Result<(), Refusal> {
         let len = usize::from(cell.len);
         if cell.operation != STORE {
@@ -135,11 +135,11 @@ impl<K: Key> Replica<K> {
         }
         self.words[at].store(write.word, Ordering::Relaxed);
     }
-    /// The next hop of the longest prefix that `key` begins with.
+    /// The next hop of the longest prefix that matches `key`.
     pub fn lookup(&self, key: K) -> Option<NextHop> {
         self.shape.lookup(&self.words, key)
     }
-    /// The next hops of many keys, which take turns. Panics if `hops` is not as long as `keys`.
+    /// The next hops of many keys, interleaved. Panics if `hops` is not as long as `keys`.
     pub fn lookup_batch(&self, keys: &[K], hops: &mut [Option<NextHop>]) {
         assert_eq!(keys.len(), hops.len(), "a next hop for each key");
         self.shape.lookup_batch(&self.words, keys, hops);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_takes_the_cells_gives_the_same_answers_d_41() {
+    fn a_replica_that_applies_the_cells_gives_the_same_answers_d_41() {
         [&[8][..], &[4, 3, 7]].into_iter().for_each(same_answers);
     }
     fn same_answers(initial: &'static [u8]) {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_cells_that_no_table_sent() {
+    fn refuses_cells_that_no_table_can_send() {
         let mut replica = Replica::<u32>::new(Options { words_max: 100, ..Options::FIPL });
         let [cell] = cells(&[Write { address: 99, word: u64::MAX }], 0, 0)[..] else { panic!() };
         assert_eq!(replica.take(&cell), Ok(()));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_neither_panics_nor_loops() {
+    fn arbitrary_words_neither_panic_nor_loop() {
         let mut replica = Replica::<u128>::new(Options { words_max: 64, ..Options::FIPL });
         let mut random = Stream::new(1, "nonsense");
         for _ in 0..2_000 {

@@ -1,9 +1,9 @@
-//! Longest-prefix match: which next hop a key has, in a table that changes while it is read.
+//! Longest-prefix match: the next hop of a key, in a table that changes while it is read.
 //!
 //! * [`TreeBitmap`] is the table: one writer, any number of [`Reader`]s on other threads.
 //! * [`Key`] and [`Prefix`]: IPv4 addresses (`u32`), IPv6 addresses (`u128`), and the 104 bits of the
 //!   router's longest-prefix filter ([`Concatenated`]).
-//! * [`message`]: a change as the words that it stores, in control cells, and the replica that takes them.
+//! * [`message`]: a change as the words that it stores, in control cells, and the replica that applies them.
 //! * [`explain`]: what a lookup visits, node by node.
 //!
 //! # Where the nanoseconds go
@@ -11,19 +11,19 @@
 //! Measured on 21 November 2026 on a 2-core AMD EPYC VM (Zen 4: 32 KiB L1, 1 MiB L2 and 32 MiB shared L3), beside
 //! other work, 64 random addresses inside prefixes of full tables at a time:
 //!
-//! | table                 | arrays' loads | nodes | node's cache lines | bytes a prefix | a lookup | one by one |
-//! |-----------------------|---------------|-------|--------------------|----------------|----------|------------|
-//! | IPv4, 901,899 prefixes| 1             | 0.98  | 0.98               | 10.4           | 8.3 ns   | 17 ns      |
-//! | IPv6, 160,147         | 4             | 2.38  | 2.64               | 31.5           | 17.8 ns  | 50 ns      |
+//! | table                  | arrays' loads | nodes | node's cache lines | bytes a prefix | a lookup | one by one |
+//! |------------------------|---------------|-------|--------------------|----------------|----------|------------|
+//! | IPv4, 901,899 prefixes | 1             | 0.98  | 0.98               | 10.4           | 8.3 ns   | 17 ns      |
+//! | IPv6, 160,147          | 4             | 2.38  | 2.64               | 31.5           | 17.8 ns  | 50 ns      |
 //!
-//! With 2,048 destinations again and again, which stay in L2, they take 6.1 and 12.8 ns: that is arithmetic, and
-//! moving lanes; the rest is L3. One core waits 12 ns for a line of L3 when each load depends on the one before,
-//! and gets one each 1.9 ns or faster when loads are independent. So the seven lines of an IPv6 lookup cost at most
-//! 13 ns if none is in L2, about as much as the arithmetic, with which they overlap for the most part: a third
-//! more than now is as much as this form can gain. The virtual machine has no counters of cache misses (`perf
+//! With 2,048 repeated destinations, which stay in L2, they take 6.1 and 12.8 ns: that is arithmetic and
+//! moving lanes; the rest is L3. One core waits 12 ns for a line from L3 if each load depends on the one before,
+//! and gets one every 1.9 ns or faster if loads are independent. So the seven lines of an IPv6 lookup cost at most
+//! 13 ns if none is in L2, about as much as the arithmetic, with which they mostly overlap: a speedup of one third
+//! is the most that this structure can still gain. The virtual machine has no counters of cache misses (`perf
 //! stat` finds none); by samples of its clock (`perf record`), random and repeated addresses two to one, a
 //! batch of IPv6 lookups waits 26 % of its time for bitmaps, 17 % for entries of arrays, 7 % for the keys, 5 % for
-//! half words. Before nodes lay within cache lines the last figure was 18 %.
+//! half words. Before nodes were aligned within cache lines, the last figure was 18 %.
 
 pub mod array;
 pub mod bench;
@@ -46,7 +46,7 @@ mod tests;
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// Where a packet goes: a number that the table's user gives a meaning, never zero.
+/// Where a packet goes: a number whose meaning the table's user defines; never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NextHop(NonZeroU32);
 
@@ -72,7 +72,7 @@ impl fmt::Display for NextHop {
     }
 }
 
-/// A table may not use more memory; its options give the limit.
+/// The table has reached the memory limit of its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
     /// Words that it may use.

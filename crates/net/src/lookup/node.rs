@@ -3,9 +3,9 @@
 use super::memory::{Memory, bitmaps, half};
 use std::sync::atomic::AtomicU64;
 
-/// The bit of the internal bitmap's word that says the node has no children.
+/// The bit of the internal bitmap's word for a node without children.
 pub(super) const END: u64 = 1 << 63;
-/// The internal bitmap's bit of the prefix that ends where the node begins.
+/// The internal bitmap's bit for the prefix that ends where the node begins.
 pub(super) const TOP: u64 = 1;
 
 /// The longest stride: its external bitmap fills a word.
@@ -13,19 +13,19 @@ pub(super) const STRIDE_MAX: u8 = 6;
 
 /// The internal bits of all prefixes that match a value of `stride` bits.
 ///
-/// The prefix of `l` bits with value v has place 2^l - 1 + v. The first place is the lowest bit, so of
+/// The prefix of `l` bits with value v has position 2^l - 1 + v. The first position is the lowest bit, so of
 /// all matches the longest is the highest.
 #[inline(always)]
 pub(super) fn matches(value: u64, stride: u32) -> u64 {
     (0..stride).fold(0, |bits, len| bits | TOP << ((1 << len) - 1 + (value >> (stride - len))))
 }
 
-/// The internal bitmap's bit of the prefix of `len` bits with this value.
+/// The internal bitmap's bit for the prefix of `len` bits with this value.
 pub(super) const fn internal_bit(len: u8, value: u32) -> u64 {
     TOP << ((1 << len) - 1 + value)
 }
 
-/// How many bits stand before `bit` in `bitmap`.
+/// The number of ones before `bit` in `bitmap`.
 pub(super) fn rank(bitmap: u64, bit: u64) -> u32 {
     (bitmap & (bit - 1)).count_ones()
 }
@@ -42,11 +42,11 @@ pub(super) fn slot_at(node: u64, rank: u64) -> u64 {
     4 * node + 4 + rank
 }
 
-/// [`hop_at`], of one node.
+/// [`hop_at`], for one node.
 pub(super) fn hop_place(node: u32, rank: u32) -> u32 {
     hop_at(node.into(), rank.into()) as u32
 }
-/// [`slot_at`], of one node.
+/// [`slot_at`], for one node.
 pub(super) fn slot_place(node: u32, rank: u32) -> u32 {
     slot_at(node.into(), rank.into()) as u32
 }
@@ -80,7 +80,7 @@ impl Node {
         }
         node
     }
-    /// Writes the node into a block of its own and returns its position.
+    /// Writes the node into a new block and returns its position.
     pub(super) fn write(&self, memory: &mut Memory) -> u32 {
         let (hops, slots) = self.pairs();
         let at = memory.allocate(hops + 1 + slots) + hops;
@@ -142,7 +142,7 @@ fn four(items: &[u32; 64], pair: u32) -> [u32; 4] {
 }
 
 fn insert(bitmap: &mut u64, items: &mut [u32; 64], bit: u64, item: u32) {
-    debug_assert_eq!(*bitmap & bit, 0, "the place is free");
+    debug_assert_eq!(*bitmap & bit, 0, "the position is free");
     let (rank, len) = (rank(*bitmap, bit) as usize, bitmap.count_ones() as usize);
     items.copy_within(rank..len, rank + 1);
     items[rank] = item;
@@ -150,11 +150,11 @@ fn insert(bitmap: &mut u64, items: &mut [u32; 64], bit: u64, item: u32) {
 }
 
 fn remove(bitmap: &mut u64, items: &mut [u32; 64], bit: u64) -> u32 {
-    debug_assert_ne!(*bitmap & bit, 0, "the place is taken");
+    debug_assert_ne!(*bitmap & bit, 0, "the position is occupied");
     let (rank, len) = (rank(*bitmap, bit) as usize, bitmap.count_ones() as usize);
     let item = items[rank];
     items.copy_within(rank + 1..len, rank);
-    // Blocks are compared word by word, so what is unused is zero.
+    // Blocks are compared word by word, so unused words are zero.
     items[len - 1] = 0;
     *bitmap &= !bit;
     item

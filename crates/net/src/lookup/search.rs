@@ -1,10 +1,10 @@
-//! The search: one key, or many that take turns.
+//! The search: one key, or many interleaved.
 //!
 //! A key costs a load of its entry in the initial array, two loads (the bitmaps, side by side) for each
 //! node, and one for the next hop, which is fetched only at the end. The loads of one key wait for each
-//! other; those of different keys do not. So many keys go down the tree in step, a level at a time, and
-//! while one key's load is under way the processor computes for the others (D-131). Keys whose search
-//! has ended leave the row; no branch depends on a key.
+//! other; those of different keys do not. So many keys descend the tree in step, a level at a time, and
+//! while one key's load is in flight the processor works on the others (D-131). Keys whose search
+//! has ended leave the batch; no branch depends on a key.
 
 use super::NextHop;
 use super::key::Key;
@@ -13,19 +13,19 @@ use super::node::{END, hop_at, matches, slot_at};
 use pulp::{Arch, Simd, WithSimd};
 use std::sync::atomic::AtomicU64;
 
-/// Keys that go down the tree in step.
+/// Number of keys that descend the tree in step.
 const ROW: usize = 64;
-/// Lanes of the widest vectors: keys computed at once.
+/// Lanes of the widest vectors: keys processed at once.
 const VECTOR: usize = 8;
 
-/// What a search needs to know about a tree beside its words.
+/// What a search needs besides the words of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     steps: &'static [u8],
     /// Bits of all steps together.
     pub(super) initial: u32,
     pub(super) stride: u32,
-    /// Chooses the form of the search that was compiled for this processor.
+    /// Selects the version of the search that was compiled for this processor.
     arch: Arch,
 }
 
@@ -37,15 +37,15 @@ struct Lane {
     best: u32,
 }
 
-/// What a node says about a value of its bits: the longest match so far, the half word to fetch, and
+/// The result of a node for a value of its bits: the longest match so far, the half word to fetch, and
 /// whether that is a pointer to a child and the search goes on (1) or the next hop (0).
 ///
-/// Half words are counted in 64 bits and nothing branches, so that many lanes can be computed at once.
+/// Half words are counted in 64 bits and nothing branches, so that many lanes can be processed at once.
 #[inline(always)]
 fn judge(node: u64, best: u64, bitmaps: (u64, u64), value: u64, stride: u32) -> (u64, u64, u64) {
     let (internal, external) = bitmaps;
     let matching = internal & matches(value, stride);
-    // Below the longest match stand those before it; without one the rank is not used.
+    // The bits below the longest match are those before it; without a match the rank is not used.
     let longest = !u64::from(matching.leading_zeros()) & 63;
     let inner = hop_at(node, rank_below(internal, longest));
     let best = select(matching != 0, inner, best);
@@ -54,14 +54,14 @@ fn judge(node: u64, best: u64, bitmaps: (u64, u64), value: u64, stride: u32) -> 
     (best, select(extends != 0, outer, best), extends & !(internal / END))
 }
 
-/// One of two, without a branch.
+/// Selects one of two, without a branch.
 #[inline(always)]
 fn select(first: bool, one: u64, other: u64) -> u64 {
     let mask = u64::from(first).wrapping_neg();
     one & mask | other & !mask
 }
 
-/// How many bits of `bitmap` stand below bit `at`.
+/// The number of ones in `bitmap` below bit `at`.
 #[inline(always)]
 fn rank_below(bitmap: u64, at: u64) -> u64 {
     u64::from((bitmap & !(u64::MAX << (at & 63))).count_ones())
@@ -77,8 +77,8 @@ fn first_entry(window: u64, steps: &[u8]) -> u64 {
     u64::from(RESERVED) + window.checked_shr(64 - bits).unwrap_or(0)
 }
 
-/// The entry of the array at `array` for the window's first `step` bits. If there is none that is an empty
-/// word; an entry is read once, for what it points to may come and go.
+/// The entry of the array at `array` for the window's first `step` bits. Without an array that is an empty
+/// word; an entry is read only once, as its target may change at any time.
 #[inline(always)]
 fn next_entry(array: u64, window: u64, step: u8) -> u64 {
     select(array != 0, 2 * array + (window >> (64 - u32::from(step))), 0)
@@ -104,7 +104,7 @@ impl Shape {
         let initial = steps.iter().map(|&step| u32::from(step)).sum();
         Shape { steps, initial, stride: stride.into(), arch: Arch::new() }
     }
-    /// The value of the bits that a node looks at, at the window's beginning.
+    /// The value of the bits that a node examines, at the start of the window.
     pub(super) fn value(&self, window: u64) -> u32 {
         (window >> (64 - self.stride)) as u32
     }
@@ -115,7 +115,7 @@ impl Shape {
         self.arch.dispatch(One { shape: self, words, key })
     }
 
-    /// The next hops of many keys, which take turns.
+    /// The next hops of many keys, interleaved.
     pub(super) fn lookup_batch<K: Key>(
         &self,
         words: &[AtomicU64],
@@ -156,7 +156,7 @@ impl Shape {
         let mut lane = Lane { node: node as u32, best: 2 * entry as u32 };
         loop {
             let (next, goes_on) = step(words, lane, key.window(depth), stride);
-            // A replica that was sent nonsense may hold a loop; keys end.
+            // A replica that received arbitrary words may contain a loop; keys are finite.
             if !goes_on || depth + stride > u32::from(K::BITS) {
                 return NextHop::new(next.node);
             }
@@ -179,7 +179,7 @@ impl Shape {
         }
         let (mut lanes, mut base) = (keys.len().min(N), 0);
         let mut depth = row.enter(words, lanes, steps);
-        // A replica that was sent nonsense may hold a loop; keys end.
+        // A replica that received arbitrary words may contain a loop; keys are finite.
         while lanes > 0 && depth <= u32::from(K::BITS) {
             if depth + stride > base + 64 {
                 base = depth;
@@ -197,23 +197,23 @@ impl Shape {
     }
 }
 
-/// Keys that go down the tree in step, each in a lane. A lane whose search has ended stands at the empty
-/// node and finds the same again, until half of them have ended; then those that go on move together.
+/// Keys that descend the tree in step, each in a lane. A lane whose search has ended stays at the empty
+/// node and repeats its result, until half of them have ended; then the active lanes are compacted.
 ///
-/// Every step is a loop of its own over all lanes: so loads overlap and the arithmetic fills vectors.
+/// Every step is a separate loop over all lanes, so that loads overlap and the arithmetic fills vectors.
 struct Row<const N: usize> {
     nodes: [u64; N],
     /// For each lane, the next hop of the longest match so far, in half words.
     best: [u64; N],
-    /// For each lane, the bits that are looked at in this level and some after it.
+    /// For each lane, the bits examined at this level and some after it.
     windows: [u64; N],
     internal: [u64; N],
     external: [u64; N],
-    /// Which half word was chosen, and what stood there: a node, or when the search has ended the next hop.
+    /// The selected half word and its content: a node, or, when the search has ended, the next hop.
     halves: [u64; N],
     found: [u64; N],
     goes_on: [u64; N],
-    /// Which key a lane's is.
+    /// The key of each lane.
     numbers: [u8; N],
 }
 
@@ -243,13 +243,13 @@ impl<const N: usize> Row<N> {
         }
     }
 
-    /// As many lanes as vectors have room for; those beyond stand at the empty node.
+    /// The number of lanes rounded up to whole vectors; the extra ones stay at the empty node.
     #[inline(always)]
     fn whole(lanes: usize) -> usize {
         lanes.next_multiple_of(VECTOR).min(N)
     }
 
-    /// Takes the lanes through the arrays, to the nodes; how many bits that were.
+    /// Takes the lanes through the arrays to the nodes; returns how many bits that were.
     #[inline(always)]
     fn enter(&mut self, words: &[AtomicU64], lanes: usize, steps: &[u8]) -> u32 {
         let lanes = lanes.min(N);
@@ -277,7 +277,7 @@ impl<const N: usize> Row<N> {
         depth
     }
 
-    /// One node of each lane; how many go on.
+    /// Processes one node per lane; returns how many lanes continue.
     #[inline(always)]
     fn level(&mut self, words: &[AtomicU64], lanes: usize, (offset, stride): (u32, u32)) -> usize {
         let lanes = Row::<N>::whole(lanes);
@@ -303,8 +303,8 @@ impl<const N: usize> Row<N> {
         going as usize
     }
 
-    /// Gives their next hops to the keys whose search has ended; the lanes that go on move together, and
-    /// it says how many they are.
+    /// Writes the next hops of the keys whose search has ended, compacts the active lanes, and
+    /// returns how many they are.
     #[inline(always)]
     fn pack(&mut self, hops: &mut [Option<NextHop>], lanes: usize) -> usize {
         let mut still = 0;
@@ -326,7 +326,7 @@ impl<const N: usize> Row<N> {
     }
 }
 
-/// A search with its steps, which are constants where tables usually have them: that saves instructions.
+/// A search with its steps, which are constants for the usual tables: that saves instructions.
 macro_rules! constant {
     ($shape:expr, |$steps:ident| $search:expr) => {
         match ($shape.steps, $shape.stride) {
@@ -343,7 +343,7 @@ macro_rules! constant {
     };
 }
 
-/// A search, to be compiled for several processors.
+/// A search, compiled for several processors.
 struct One<'a, K> {
     shape: &'a Shape,
     words: &'a [AtomicU64],
@@ -359,7 +359,7 @@ impl<K: Key> WithSimd for One<'_, K> {
     }
 }
 
-/// Searches that take turns, to be compiled for several processors.
+/// Interleaved searches, compiled for several processors.
 struct Many<'a, K> {
     shape: &'a Shape,
     words: &'a [AtomicU64],

@@ -1,4 +1,4 @@
-//! Whole tables: from files, made up, and compared.
+//! Whole tables: read from files, generated, and compared.
 //!
 //! ```
 //! use lastmeter_net::lookup::table::{IPV4_LENGTHS, diff, generate};
@@ -43,7 +43,7 @@ pub const IPV4_LENGTHS: &[(u8, u32)] = &[
     (32, 886),
 ];
 
-/// The same of its IPv6 table: 160,147, lengths of ten and fewer prefixes left out.
+/// The same for its IPv6 table: 160,147, without lengths that have ten prefixes or fewer.
 pub const IPV6_LENGTHS: &[(u8, u32)] = &[
     (20, 16),
     (24, 30),
@@ -100,25 +100,25 @@ pub const LENGTHS_2001: &[(u8, u32)] = &[
     (24, 57_500),
 ];
 
-/// How many next hops a made-up table has.
+/// Number of next hops in a generated table.
 const HOPS: u64 = 64;
-/// The share of prefixes that lie near one made before, and how many bits of its length they share at
+/// The share of prefixes that lie near an earlier one, and how many bits of its length they share at
 /// least: chosen so that a full-size table has about as many nodes as the real one.
 const NEAR: f64 = 0.93;
 const SHARED: u8 = 8;
 
-/// Where IPv6 addresses in use begin, 12 bits each: what IANA has given to the regional registries ("IPv6
+/// The first 12 bits of IPv6 addresses in use: the blocks that IANA has allocated to the regional registries ("IPv6
 /// Global Unicast Address Assignments").
 const IPV6_BLOCKS: [u16; 9] =
     [0x2001, 0x2400, 0x2600, 0x2610, 0x2620, 0x2800, 0x2a00, 0x2a10, 0x2c00];
 
-/// A synthetic table of prefixes with these lengths: most lie near others, as in real tables.
+/// A synthetic table with these prefix lengths: most prefixes lie near others, as in real tables.
 pub fn generate<K: Key>(count: usize, lengths: &[(u8, u32)], seed: u64) -> Table<K> {
     let mut random = Stream::new(seed, "table");
     let total = lengths.iter().map(|&(_, weight)| u64::from(weight)).sum();
     let mut table = BTreeMap::new();
     let mut made: Vec<Prefix<K>> = Vec::new();
-    // A table of short lengths alone may have fewer prefixes than wanted.
+    // A table of only short prefixes may have fewer than requested.
     for _ in 0..count.saturating_mul(20) {
         if made.len() == count {
             break;
@@ -179,7 +179,7 @@ pub fn split(routes: &Routes) -> (Table<u32>, Table<u128>) {
 /// A tree with a table's prefixes.
 ///
 /// # Errors
-/// If the tree may not use so much memory.
+/// If that exceeds the tree's memory limit.
 pub fn load<K: Key>(
     table: &[(Prefix<K>, NextHop)],
     options: Options,
@@ -191,19 +191,19 @@ pub fn load<K: Key>(
     Ok(tree)
 }
 
-/// What a prefix had, and has.
+/// A prefix's old and new next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<K> {
     /// The prefix.
     pub prefix: Prefix<K>,
-    /// The next hop that it had, if it was there.
+    /// The old next hop, if the prefix was present.
     pub old: Option<NextHop>,
-    /// The next hop that it has, if it is there.
+    /// The new next hop, if the prefix is still present.
     pub new: Option<NextHop>,
 }
 
-/// What turns one table into another (D-41). Both are in order, as [`split`] and
-/// [`TreeBitmap::to_vec`] give them.
+/// The changes that turn one table into another (D-41). Both are in order, as [`split`] and
+/// [`TreeBitmap::to_vec`] return them.
 pub fn diff<K: Key>(old: &[(Prefix<K>, NextHop)], new: &[(Prefix<K>, NextHop)]) -> Vec<Change<K>> {
     let (mut old, mut new) = (old.iter().copied().peekable(), new.iter().copied().peekable());
     let mut changes = Vec::new();
@@ -223,10 +223,10 @@ pub fn diff<K: Key>(old: &[(Prefix<K>, NextHop)], new: &[(Prefix<K>, NextHop)]) 
     }
 }
 
-/// Makes the changes.
+/// Applies the changes.
 ///
 /// # Errors
-/// If the tree may not use so much memory; the changes before are made.
+/// If that exceeds the tree's memory limit; earlier changes have been applied.
 pub fn apply<K: Key>(tree: &mut TreeBitmap<K>, changes: &[Change<K>]) -> Result<(), Full> {
     for change in changes {
         match change.new {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_table_has_the_lengths_asked_for() {
+    fn a_generated_table_has_the_requested_lengths() {
         let table = generate::<u128>(5_000, IPV6_LENGTHS, 1);
         let share = table.iter().filter(|(prefix, _)| prefix.len() == 48).count();
         assert!((2_000..2_700).contains(&share), "{share}");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_of_a_file_are_found_again() {
+    fn a_file_with_both_families_is_split_into_its_two_tables() {
         let file = b"10.0.0.0/8 1\n::/0 2\n9.0.0.0/8 3\n";
         let (v4, v6) = split(&Routes::parse(file).expect("right"));
         assert_eq!((v4.len(), v6.len(), v4[0].1.get()), (2, 1, 3));

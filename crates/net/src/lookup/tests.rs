@@ -1,4 +1,4 @@
-//! Tables against a linear scan, under updates, and under readers.
+//! Tables against a linear scan, with updates and concurrent readers.
 
 use super::*;
 use lastmeter_base::Stream;
@@ -26,7 +26,7 @@ fn options((initial, stride, end_nodes): Shape) -> Options {
     Options { initial, stride, end_nodes, words_max: 1 << 22 }
 }
 
-/// A table that is scanned from end to end.
+/// A table that is scanned linearly.
 #[derive(Default)]
 struct Linear<K>(BTreeMap<Prefix<K>, NextHop>);
 
@@ -37,7 +37,7 @@ impl<K: Key> Linear<K> {
     }
 }
 
-/// A key near those of other calls: few bits differ, so that prefixes nest.
+/// A key near those of other calls: only few bits vary, so that prefixes nest.
 fn near<K: Key>(random: &mut Stream) -> K {
     let few = 1_u128 << random.below(128) | 1_u128 << (127 - random.below(30));
     K::from_left((u128::from(random.bits()) << 64 | u128::from(random.bits())) & few)
@@ -46,7 +46,7 @@ fn near<K: Key>(random: &mut Stream) -> K {
 fn agrees<K: Key>(table: &TreeBitmap<K>, linear: &Linear<K>, keys: &[K]) {
     let mut hops = vec![None; keys.len()];
     table.lookup_batch(keys, &mut hops);
-    // As many in flight as the document's engines, and fewer, give the same.
+    // As many in flight as the document's engines have, or fewer, give the same result.
     for (keys, hops) in keys.as_chunks::<8>().0.iter().zip(hops.as_chunks::<8>().0) {
         let mut few = [None; 8];
         table.lookup_in_flight(keys, &mut few);
@@ -102,17 +102,17 @@ fn churn<K: Key>(shape: Shape, rounds: u32) {
     for (prefix, hop) in all {
         assert_eq!(table.remove(prefix), Some(hop));
     }
-    // Empty again: no node is left, and freed blocks are all that remains.
+    // Empty again: no nodes, only freed blocks remain.
     assert_eq!((table.memory().nodes, table.len()), (0, 0));
     assert_eq!(table.memory().initial, fresh.initial);
 }
 
 #[test]
-fn equals_a_linear_scan_while_prefixes_come_and_go_ipv4_d_128() {
+fn equals_a_linear_scan_under_changes_ipv4_d_128() {
     SHAPES.into_iter().for_each(|shape| churn::<u32>(shape, 1_500));
 }
 #[test]
-fn equals_a_linear_scan_while_prefixes_come_and_go_ipv6_d_128() {
+fn equals_a_linear_scan_under_changes_ipv6_d_128() {
     SHAPES.into_iter().for_each(|shape| churn::<u128>(shape, 1_000));
 }
 #[test]
@@ -121,7 +121,7 @@ fn equals_a_linear_scan_on_104_concatenated_bits_d_36() {
 }
 
 #[test]
-fn holds_every_length_from_none_to_all_bits() {
+fn holds_every_length_from_zero_to_all_bits() {
     for shape in SHAPES {
         let mut table = TreeBitmap::new(options(shape));
         for len in 0..=32_u8 {
@@ -138,7 +138,7 @@ fn holds_every_length_from_none_to_all_bits() {
 }
 
 #[test]
-fn what_came_and_went_leaves_every_answer_as_it_was() {
+fn a_prefix_inserted_and_removed_leaves_every_answer_unchanged() {
     let mut random = Stream::new(3, "restore");
     let mut table = TreeBitmap::<u32>::new(options((&[8], 4, true)));
     let hop = |number| NextHop::new(number).expect("not zero");
@@ -161,7 +161,7 @@ fn what_came_and_went_leaves_every_answer_as_it_was() {
 }
 
 #[test]
-fn refuses_what_does_not_fit_and_stays_as_it_was() {
+fn refuses_what_does_not_fit_and_stays_unchanged() {
     let mut table = TreeBitmap::<u32>::new(Options { words_max: 2_000, ..Options::FIPL });
     let mut random = Stream::new(1, "full");
     let full = (0..2_000).find_map(|_| {
@@ -175,7 +175,7 @@ fn refuses_what_does_not_fit_and_stays_as_it_was() {
 #[cfg(test)]
 #[test]
 fn readers_see_the_old_answer_or_the_new_one_d_132() {
-    // Two next hops for each prefix alternate, and a longer prefix comes and goes above other keys.
+    // Two next hops alternate for each prefix, and a longer prefix is added and removed above other keys.
     let mut table = TreeBitmap::<u32>::new(options((&[8], 6, true)));
     let hop = |number| NextHop::new(number).expect("not zero");
     let prefixes: Vec<_> =
@@ -219,11 +219,11 @@ fn readers_see_the_old_answer_or_the_new_one_d_132() {
 }
 
 #[test]
-fn readers_never_miss_while_arrays_come_and_go_d_132() {
+fn readers_never_miss_while_arrays_are_made_and_removed_d_132() {
     let mut table = TreeBitmap::<u128>::new(options((&[4, 6, 8], 6, true)));
     let hop = |number| NextHop::new(number).expect("not zero");
     let prefix = |key: u128, len| Prefix::new(key, len).expect("at most 128");
-    // Everything has 1; what comes and goes within the arrays has 2, beyond them 3.
+    // Everything has next hop 1; changing prefixes within the arrays have 2, beyond them 3.
     table.insert(prefix(0, 0), hop(1)).expect("there is room");
     let mut random = Stream::new(1, "keys");
     let keys: Vec<u128> = (0..64).map(|_| near(&mut random)).collect();
@@ -258,7 +258,7 @@ fn readers_never_miss_while_arrays_come_and_go_d_132() {
         stop.store(true, order);
     });
     assert_eq!((table.memory().initial, table.memory().nodes), (empty.initial, empty.nodes));
-    // Now that no reader is inside, what was freed is used again.
+    // Now that no reader is active, freed blocks are reused.
     (0..1_000).for_each(|_| come_and_go(&mut table, &mut random));
     let free = table.memory().free;
     (0..1_000).for_each(|_| come_and_go(&mut table, &mut random));
@@ -266,7 +266,7 @@ fn readers_never_miss_while_arrays_come_and_go_d_132() {
 }
 
 #[test]
-fn refuses_arrays_that_do_not_fit_and_stays_as_it_was() {
+fn refuses_arrays_that_do_not_fit_and_stays_unchanged() {
     let arrays = Options { initial: &[4, 12], words_max: 20_000, ..Options::IPV6 };
     let mut table = TreeBitmap::<u128>::new(arrays);
     let results: Vec<_> = (0..16_u128)

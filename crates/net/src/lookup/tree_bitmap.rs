@@ -6,32 +6,32 @@
 //! node     | next hops <- | internal bitmap | external bitmap | -> slots |
 //! ```
 //!
-//! The internal bitmap has a one for each prefix that ends inside the node (l bits with value v at place
-//! 2^l - 1 + v), the external bitmap one for each child. How many ones stand before a place
-//! says where its next hop or child is. A node without children is an end node: its external bitmap
+//! The internal bitmap has a one for each prefix that ends inside the node (l bits with value v at position
+//! 2^l - 1 + v), the external bitmap one for each child. The number of ones before a position
+//! gives the place of its next hop or child. A node without children is an end node: its external bitmap
 //! holds the prefixes as long as the stride, and the slots their next hops.
 //!
-//! | Option       | Default        | Meaning                                                     |
-//! |--------------|----------------|-------------------------------------------------------------|
-//! | `initial`    | 18; for IPv6 12, 12, 3, 3 | first bits, looked up in arrays; none begins with a node |
-//! | `stride`     | 6              | bits that a node looks at, 1 to 6                           |
-//! | `end_nodes`  | true           | whether nodes without children use their external bitmap    |
-//! | `words_max`  | 2^27 (1 GiB)   | words of 8 bytes, beyond which an insertion is refused      |
+//! | Option      | Default                   | Meaning                                                     |
+//! |-------------|---------------------------|-------------------------------------------------------------|
+//! | `initial`   | 18; for IPv6 12, 12, 3, 3 | first bits, looked up in arrays; none begins with a node    |
+//! | `stride`    | 6                         | bits that a node examines, 1 to 6                           |
+//! | `end_nodes` | true                      | whether nodes without children use their external bitmap    |
+//! | `words_max` | 2^27 (1 GiB)              | limit in words of 8 bytes; insertions beyond it are refused |
 //!
-//! With 18 and 6, IPv4 prefixes of 24 bits stand in end nodes: an address costs three places in memory, entry,
+//! With 18 and 6, IPv4 prefixes of 24 bits are in end nodes: an address costs three memory accesses, entry,
 //! node, next hop, the last two mostly in one cache line. The first 30 bits of the IPv6 addresses in use are
 //! few, so arrays in four steps (see `array.rs`) take less memory than one for 18 bits, and two nodes less
-//! for each address; prefixes of 48 bits stand in end nodes.
+//! for each address; prefixes of 48 bits are in end nodes.
 //!
 //! **Updates** write the changed node into a new block and publish it with one store (see `memory.rs`);
-//! another next hop for a prefix is one store. Readers on other threads see the table before or after,
-//! never anything else, and wait for nobody (D-132). A prefix within the initial bits is stored entry by
-//! entry, so for different keys it appears at slightly different times, for each key at once.
+//! changing a prefix's next hop is one store. Readers on other threads see the table before or after,
+//! never anything else, and never wait (D-132). A prefix within the initial bits is stored entry by
+//! entry, so it appears at slightly different times for different keys, but atomically for each key.
 //!
 //! Source: Eatherton, Varghese and Dittia, "Tree Bitmap: hardware/software IP lookups with incremental
 //! updates", CCR 34(2), 2004; WUCS description of the router §9.1, Figs 23 and 24 (D-128 to D-131).
-//! Deviations: children are pointed at one by one instead of standing side by side, so that a change
-//! moves one node and not its siblings; bitmaps fill 64 bits whatever the stride, next hops 32.
+//! Deviations: each child has its own pointer instead of being stored side by side, so that a change
+//! moves one node and not its siblings; bitmaps have 64 bits whatever the stride, next hops 32.
 //!
 //! ```
 //! use lastmeter_net::lookup::{NextHop, Options, Prefix, TreeBitmap};
@@ -58,13 +58,13 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How many bits index the first array, those that its entries point to, and so on: together at
-    /// most [`super::array::INITIAL_MAX`] and fewer than the key's. Without any a search begins with a node.
+    /// most [`super::array::INITIAL_MAX`] and fewer than the key's. If empty, a search begins with a node.
     pub initial: &'static [u8],
-    /// Bits that a node looks at, 1 to 6.
+    /// Bits that a node examines, 1 to 6.
     pub stride: u8,
     /// Whether a node without children holds prefixes as long as the stride.
     pub end_nodes: bool,
-    /// Words of 8 bytes that the table may use.
+    /// Limit on the table's memory, in words of 8 bytes.
     pub words_max: u32,
 }
 
@@ -87,21 +87,21 @@ impl Options {
     }
 }
 
-/// What a table takes, in bytes.
+/// The memory of a table, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
     /// The initial array.
     pub initial: u64,
     /// Nodes with their next hops and slots.
     pub nodes: u64,
-    /// Freed blocks that wait to be used again, and room that was never used.
+    /// Freed blocks that wait to be reused, and space that was never used.
     pub free: u64,
-    /// What the writer alone needs: the prefixes within the initial bits, lists of free blocks.
+    /// The writer's own data: the prefixes within the initial bits, lists of free blocks.
     pub writer: u64,
 }
 
 impl MemoryUse {
-    /// All of it.
+    /// The total.
     pub fn total(&self) -> u64 {
         self.initial + self.nodes + self.free + self.writer
     }
@@ -118,7 +118,7 @@ pub struct TreeBitmap<K> {
     key: PhantomData<K>,
 }
 
-/// A way down: the half word that points to a node, the node, and its depth.
+/// A step down: the half word that points to a node, the node, and its depth.
 #[derive(Clone, Copy)]
 struct Visit {
     pointer: u32,
@@ -148,23 +148,23 @@ impl<K: Key> TreeBitmap<K> {
     pub fn is_empty(&self) -> bool {
         self.prefixes == 0
     }
-    /// The shape that it was made with.
+    /// The options that it was made with.
     pub fn options(&self) -> Options {
         self.options
     }
-    /// The next hop of the longest prefix that `key` begins with.
+    /// The next hop of the longest prefix that matches `key`.
     pub fn lookup(&self, key: K) -> Option<NextHop> {
         self.shape.lookup(self.memory.words(), key)
     }
-    /// The next hops of many keys, which take turns: several times as fast as one by one.
+    /// The next hops of many keys, interleaved: several times as fast as one by one.
     ///
     /// Panics if `hops` is not as long as `keys`.
     pub fn lookup_batch(&self, keys: &[K], hops: &mut [Option<NextHop>]) {
         assert_eq!(keys.len(), hops.len(), "a next hop for each key");
         self.shape.lookup_batch(self.memory.words(), keys, hops);
     }
-    /// As [`TreeBitmap::lookup_batch`] for `N` keys, at most 64, of which all are in flight together: to
-    /// see what interleaving buys (D-131, D-136).
+    /// As [`TreeBitmap::lookup_batch`] for `N` keys, at most 64, all of them in flight together: to
+    /// measure the gain of interleaving (D-131, D-136).
     pub fn lookup_in_flight<const N: usize>(&self, keys: &[K; N], hops: &mut [Option<NextHop>; N]) {
         self.shape.lookup_in_flight(self.memory.words(), keys, hops);
     }
@@ -172,7 +172,7 @@ impl<K: Key> TreeBitmap<K> {
     pub fn reader(&self) -> Reader<K> {
         Reader { door: self.memory.door(), shape: self.shape.clone(), key: PhantomData }
     }
-    /// What it takes.
+    /// Its memory.
     pub fn memory(&self) -> MemoryUse {
         let used = u64::from(self.memory.used());
         let len = self.memory.words().len() as u64;
@@ -184,11 +184,11 @@ impl<K: Key> TreeBitmap<K> {
             writer: self.arrays.writer_bytes() + self.memory.list_bytes(),
         }
     }
-    /// From now on writes down every store, for [`TreeBitmap::take_writes`].
+    /// From now on records every store, for [`TreeBitmap::take_writes`].
     pub fn record(&mut self) {
         self.memory.journal.get_or_insert_default();
     }
-    /// What was stored since the last time, in order: a replica that stores the same gives the same
+    /// The stores since the last call, in order: a replica that makes the same stores gives the same
     /// answers (D-41). Empty unless [`TreeBitmap::record`] was called.
     pub fn take_writes(&mut self) -> Vec<Write> {
         self.memory.journal.as_mut().map(std::mem::take).unwrap_or_default()
@@ -197,12 +197,12 @@ impl<K: Key> TreeBitmap<K> {
         (&self.memory, &self.shape, &self.arrays)
     }
 
-    /// Inserts a prefix, or gives it another next hop; the one that it had.
+    /// Inserts a prefix, or changes its next hop; returns the previous one.
     ///
     /// # Errors
-    /// If the table may not use more memory; it is as it was.
+    /// If the table's memory limit is reached; it is unchanged.
     pub fn insert(&mut self, prefix: Prefix<K>, hop: NextHop) -> Result<Option<NextHop>, Full> {
-        // A way down to the last bit, and a node split into one for each prefix.
+        // The nodes down to the last bit, and a node split into one for each prefix.
         let levels = u32::from(K::BITS) / u32::from(self.options.stride) + 66;
         let words = levels * 4 + 512 + self.arrays.words_for_one();
         if self.memory.used() + words > self.options.words_max {
@@ -218,7 +218,7 @@ impl<K: Key> TreeBitmap<K> {
         }
         Ok(old)
     }
-    /// Removes a prefix; the next hop that it had.
+    /// Removes a prefix; returns its next hop.
     pub fn remove(&mut self, prefix: Prefix<K>) -> Option<NextHop> {
         let old = match self.arrays.holds(prefix) {
             true => self.arrays.remove(&mut self.memory, prefix),
@@ -266,7 +266,7 @@ impl<K: Key> TreeBitmap<K> {
                 return None;
             }
             if node.end && node.external != 0 {
-                // The same prefixes with children; then on with this one.
+                // The same prefixes with children; then continue with this one.
                 self.doom(&node, at);
                 self.split(&mut node);
                 self.replace(pointer, &node);
@@ -285,7 +285,7 @@ impl<K: Key> TreeBitmap<K> {
             return None;
         }
     }
-    /// The nodes that hold `prefix` alone, from `depth` on.
+    /// The nodes that hold only `prefix`, from `depth` on.
     fn chain(&mut self, prefix: Prefix<K>, depth: u32, hop: u32) -> u32 {
         let stride = u32::from(self.options.stride);
         let rest = u32::from(prefix.len()) - depth;
@@ -302,7 +302,7 @@ impl<K: Key> TreeBitmap<K> {
         }
         node.write(&mut self.memory)
     }
-    /// Makes an end node's longest prefixes children of their own.
+    /// Turns an end node's longest prefixes into children.
     fn split(&mut self, node: &mut Node) {
         for slot in node.slots_mut() {
             let mut child = Node::new(true);
@@ -362,7 +362,7 @@ impl<K: Key> TreeBitmap<K> {
             return NextHop::new(old);
         }
     }
-    /// Publishes a node that lost something; nodes that became empty go, and so do children that the
+    /// Publishes a node that lost a prefix or child; empty nodes are removed, and so are children that the
     /// node above can hold.
     fn withdraw(&mut self, key: K, mut visit: Visit, mut node: Node, way: &mut Vec<Visit>) {
         while node.is_empty() {
@@ -385,7 +385,7 @@ impl<K: Key> TreeBitmap<K> {
             self.merge(visit);
         }
     }
-    /// Makes a node an end node again if its children hold nothing but the prefix where they begin.
+    /// Makes a node an end node again if its children hold nothing but the prefix at which they begin.
     fn merge(&mut self, visit: Visit) {
         let at = self.memory.half(visit.pointer);
         let mut node = Node::read(self.memory.words(), at);
@@ -394,7 +394,7 @@ impl<K: Key> TreeBitmap<K> {
         }
         let mut hops = [0; 64];
         for (child, hop) in node.slots().iter().zip(&mut hops) {
-            // Two words tell whether the child must stay, without reading the rest of it.
+            // Two words show whether the child must stay, without reading the rest of it.
             let (internal, external) = bitmaps(self.memory.words(), *child);
             if internal & !END != TOP || external != 0 {
                 return;
@@ -453,9 +453,9 @@ impl<K: Key> TreeBitmap<K> {
     }
 }
 
-/// Looks keys up while the table's writer changes it, from another thread.
+/// Looks up keys from another thread while the table's writer changes it.
 ///
-/// A lookup and a batch each see one state of every key; the writer never waits for it, and it never
+/// A lookup and a batch each see one state of every key; the writer never waits for the reader, which never
 /// waits for the writer.
 #[derive(Debug)]
 pub struct Reader<K> {
@@ -465,12 +465,12 @@ pub struct Reader<K> {
 }
 
 impl<K: Key> Reader<K> {
-    /// The next hop of the longest prefix that `key` begins with.
+    /// The next hop of the longest prefix that matches `key`.
     pub fn lookup(&mut self, key: K) -> Option<NextHop> {
         let shape = &self.shape;
         self.door.inside(|words| shape.lookup(words, key))
     }
-    /// The next hops of many keys, which take turns. Panics if `hops` is not as long as `keys`.
+    /// The next hops of many keys, interleaved. Panics if `hops` is not as long as `keys`.
     pub fn lookup_batch(&mut self, keys: &[K], hops: &mut [Option<NextHop>]) {
         assert_eq!(keys.len(), hops.len(), "a next hop for each key");
         let shape = &self.shape;

@@ -1,20 +1,20 @@
-//! Blue: one drop probability that rises with loss and falls with idleness, whatever the length.
+//! Blue: a drop probability that rises with loss and falls when the link idles, whatever the queue's length.
 //!
 //! ```text
 //! in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out
 //!              ^ p += increment on overflow      ^ p -= decrement when the link falls idle
 //! ```
 //!
-//! | Parameter   | Unit    | Default  | Meaning                                                   |
-//! |-------------|---------|----------|-----------------------------------------------------------|
-//! | `increment` | 1       | 0.0025   | d1, by which p rises                                      |
-//! | `decrement` | 1       | 0.00025  | d2, by which p falls                                      |
-//! | `freeze`    | time    | 100 ms   | p stays as it is so long after a change                   |
-//! | `high`      | packets | none     | a longer queue counts as loss too  (L of the paper)       |
-//! | `separate`  | flag    | false    | separate freeze times for rise and fall (reference code)  |
-//! | `ecn`       | flag    | false    | mark instead of dropping where both ends understand       |
-//! | `packets`   | packets | no limit | most packets that it holds                                |
-//! | `bytes`     | size    | no limit | most bytes that it holds                                  |
+//! | Parameter   | Unit    | Default  | Meaning                                                       |
+//! |-------------|---------|----------|---------------------------------------------------------------|
+//! | `increment` | 1       | 0.0025   | d1, step by which p rises                                     |
+//! | `decrement` | 1       | 0.00025  | d2, step by which p falls                                     |
+//! | `freeze`    | time    | 100 ms   | time between changes of p                                     |
+//! | `high`      | packets | none     | a queue longer than this also counts as loss (L in the paper) |
+//! | `separate`  | flag    | false    | separate freeze times for rise and fall (reference code)      |
+//! | `ecn`       | flag    | false    | mark instead of dropping if both ends support ECN             |
+//! | `packets`   | packets | no limit | limit on packets held                                         |
+//! | `bytes`     | size    | no limit | limit on bytes held                                           |
 //!
 //! Source: Feng, Kandlur, Saha & Shin, BLUE, University of Michigan CSE-TR-387-99, 1999, Fig. 2, and
 //! IEEE/ACM ToN 10(4), 2002; defaults are those of its reference code (configuration B2).
@@ -33,13 +33,13 @@ use lastmeter_base::{Duration, Ecn, Packet, Rate, Stream, Time};
 /// Parameters of Blue; see the table above.
 #[derive(Clone, Debug)]
 pub struct BlueOptions {
-    /// By which p rises.
+    /// Step by which p rises.
     pub increment: f64,
-    /// By which p falls.
+    /// Step by which p falls.
     pub decrement: f64,
-    /// How long p stays after a change.
+    /// Least time between changes of p.
     pub freeze: Duration,
-    /// A queue that is longer counts as loss.
+    /// A longer queue also counts as loss.
     pub high: Option<u64>,
     /// Whether rise and fall freeze separately.
     pub separate: bool,
@@ -74,7 +74,7 @@ pub struct Blue {
     options: BlueOptions,
     random: Stream,
     p: f64,
-    /// When p rose and fell last; the same instant for both unless they freeze separately.
+    /// When p last rose and last fell; the same instant for both unless they freeze separately.
     rose: Option<Time>,
     fell: Option<Time>,
     /// When the link falls idle, unless something arrives before.
@@ -167,10 +167,11 @@ impl Described for Blue {
         what: "Blue: a drop probability that rises with loss and falls when the link is idle.",
         ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out",
         params: &[
-            Param::or("increment", PROBABILITY, "0.0025").is("by which p rises"),
-            Param::or("decrement", PROBABILITY, "0.00025").is("by which p falls"),
-            Param::or("freeze", ParamKind::Time, "100 ms").is("how long p stays after a change"),
-            Param::optional("high", ParamKind::COUNT, "none").is("a longer queue counts as loss"),
+            Param::or("increment", PROBABILITY, "0.0025").is("step by which p rises"),
+            Param::or("decrement", PROBABILITY, "0.00025").is("step by which p falls"),
+            Param::or("freeze", ParamKind::Time, "100 ms").is("least time between changes of p"),
+            Param::optional("high", ParamKind::COUNT, "none")
+                .is("a queue longer than this also counts as loss"),
             Param::or("separate", ParamKind::Flag, "false").is("rise and fall freeze separately"),
             ECN,
             PACKETS,
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn p_falls_once_an_idle_time_and_never_below_zero() {
+    fn p_falls_once_per_idle_period_and_never_below_zero() {
         let rate = Some(Rate::from_mbit(12));
         let mut queue = blue(BlueOptions { rate, ..BlueOptions::usual(Room::UNLIMITED) });
         queue.p = 0.0003;
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let freeze = Duration::from_us(10);
         for ecn in [false, true] {
             let usual = BlueOptions::usual(Room::packets(20));

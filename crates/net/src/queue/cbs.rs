@@ -1,4 +1,4 @@
-//! Credit-based shaper: two classes that are sent no faster than was reserved for them (IEEE 802.1Qav).
+//! Credit-based shaper: two classes limited to the rates reserved for them (IEEE 802.1Qav).
 //!
 //! ```text
 //!      /-> class 0: A, credit -\   A while its credit is not negative,
@@ -6,20 +6,20 @@
 //!      \-> others, in order ---/     then all others
 //! ```
 //!
-//! | Parameter | Unit    | Default    | Meaning                                                  |
-//! |-----------|---------|------------|----------------------------------------------------------|
-//! | `a`       | rate    | not shaped | idleSlope of class 0: what is reserved for it            |
-//! | `b`       | rate    | not shaped | idleSlope of class 1                                     |
-//! | `packets` | packets | no limit   | most packets that all classes hold                       |
-//! | `bytes`   | size    | no limit   | most bytes that all classes hold                         |
+//! | Parameter | Unit    | Default    | Meaning                                 |
+//! |-----------|---------|------------|-----------------------------------------|
+//! | `a`       | rate    | not shaped | idleSlope of class 0: its reserved rate |
+//! | `b`       | rate    | not shaped | idleSlope of class 1                    |
+//! | `packets` | packets | no limit   | limit on packets in all classes         |
+//! | `bytes`   | size    | no limit   | limit on bytes in all classes           |
 //!
 //! Credit grows with idleSlope while packets of the class wait, falls with idleSlope - portTransmitRate
 //! while one is sent, and goes to zero when none waits and it is positive; a negative one recovers with
-//! idleSlope. A class without a reservation is among the others. Where the link has no constant rate,
-//! sending takes no credit and nothing is shaped.
+//! idleSlope. A class without a reservation counts among the others. If the link has no constant rate,
+//! sending costs no credit and nothing is shaped.
 //!
 //! Within maxInterferenceSize x idleSlope / portTransmitRate (hiCredit) and maxFrameSize x sendSlope /
-//! portTransmitRate (loCredit) the credit of A stays without clamping.
+//! portTransmitRate (loCredit) A's credit stays without clamping.
 //!
 //! Source: IEEE 802.1Q-2018 §8.6.8.2 and Annex L (802.1Qav-2009), names as there.
 //!
@@ -42,7 +42,7 @@ use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time, here, one_way};
 use std::collections::VecDeque;
 
-/// Classes A and B; the third queue is everybody else's.
+/// Classes A and B; the third queue is for all others.
 const SHAPED: usize = 2;
 
 /// Credit-based shaper.
@@ -209,8 +209,8 @@ impl Described for Cbs {
         ],
         source: "IEEE 802.1Q-2018 §8.6.8.2, Annex L (802.1Qav-2009)",
         deviations: &[
-            "A class that is not shaped waits with all others, in order of arrival.",
-            "On a link of no constant rate nothing is shaped.",
+            "A class without a reservation shares the best-effort queue, in order of arrival.",
+            "On a link without a constant rate, nothing is shaped.",
         ],
         counters: &[
             ("a_credit_most", "greatest credit of class A, in bits"),
@@ -238,7 +238,7 @@ impl Described for Cbs {
             false => Err(Misfit::new(
                 "a",
                 "no class has a reservation".to_owned(),
-                "write a = \"20 Mbit/s\", or take another queue",
+                "write a = \"20 Mbit/s\", or use another queue",
             )),
         }
     }
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Annex L: hiCredit and loCredit of A; of B what A's longest burst adds.
+    /// Annex L: hiCredit and loCredit of A; for B, what A's longest burst adds.
     #[test]
     fn credits_stay_within_the_bounds_of_annex_l() {
         let port = i128::from(PORT.as_bits());
@@ -324,11 +324,11 @@ mod tests {
             high |= queue.most[0] > a * longest / 2;
             low |= queue.least[0] < (a - port) * longest / 2;
         }
-        assert!(high && low, "the bounds are approached");
+        assert!(high && low, "the bounds are nearly reached");
     }
 
     #[test]
-    fn what_is_reserved_is_given_and_no_more() {
+    fn each_class_gets_its_reserved_rate_and_no_more() {
         for seed in 0..10 {
             let mut queue = shaper(30, 20);
             let (sent, time) = served(&mut queue, seed, [0.9, 0.9, 0.9]);
@@ -337,12 +337,12 @@ mod tests {
             };
             assert!((share(0) - 0.3).abs() < 0.02, "{}", share(0));
             assert!((share(1) - 0.2).abs() < 0.02, "{}", share(1));
-            assert!(share(2) > 0.45, "the rest is everybody else's: {}", share(2));
+            assert!(share(2) > 0.45, "the others get the rest: {}", share(2));
         }
     }
 
     #[test]
-    fn a_class_that_does_not_wait_saves_nothing_and_one_in_debt_recovers() {
+    fn an_idle_class_saves_no_credit_and_a_class_in_debt_recovers() {
         let mut queue = shaper(50, 0);
         let at = |us| Time::START + Duration::from_us(us);
         // 125 bytes are 10 us: half of that is still to be repaid.
@@ -352,7 +352,7 @@ mod tests {
         assert!(queue.dequeue(at(112)).is_none());
         assert_eq!(queue.ready_at(at(112)), Some(at(120)));
         assert!(queue.dequeue(at(120)).is_some());
-        // Idle for long, it may begin at once, and no more than that.
+        // After a long idle time it may start at once, but has saved nothing.
         for _ in 0..2 {
             queue.enqueue(at(900), packet(0, 125)).unwrap();
         }
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = check::Options { work_conserving: false, ..check::USUAL };
         check::holds(shaper(30, 20), &options);
         let slopes = [Some(Rate::from_mbit(30)), None];

@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! in --> first cell of a packet and `threshold` or more waiting: early discard of all its cells
-//!    --> no room: this cell, and (partial) the rest of its packet but for the last
+//!    --> no room: this cell, and (partial) the rest of its packet except the last
 //!    --> [ newest | ... | oldest ] --> out
 //! ```
 //!
-//! | Parameter   | Unit  | Default         | Meaning                                              |
-//! |-------------|-------|-----------------|------------------------------------------------------|
-//! | `cells`     | cells | required        | Q, most that it holds                                |
-//! | `policy`    | word  | `early`         | `tail`, `partial`, or `early` (which includes it)    |
-//! | `threshold` | cells | half of `cells` | T, from which new packets are discarded whole        |
+//! | Parameter   | Unit  | Default         | Meaning                                           |
+//! |-------------|-------|-----------------|---------------------------------------------------|
+//! | `cells`     | cells | required        | Q, most that it holds                             |
+//! | `policy`    | word  | `early`         | `tail`, `partial`, or `early` (which includes it) |
+//! | `threshold` | cells | half of `cells` | T, from which new packets are discarded whole     |
 //!
-//! A virtual circuit is that of the cell's header, where it has one ([`crate::sar`]), else a path and
+//! The virtual circuit is that of the cell's header, if it has one ([`crate::sar`]), else a path and
 //! flow; a cell whose `ends` is set is the last of its packet, and the
-//! next cell of its circuit is a first one. The last cell of a packet that lost others is let in where
-//! there is room, so that the reassembler can tell packets apart; one discarded early goes whole.
+//! next cell of its circuit is a first one. The last cell of a packet that lost others is admitted if
+//! there is room, so that the reassembler can tell packets apart; an early discard takes the whole packet.
 //!
 //! Source: Romanow & Floyd, Dynamics of TCP Traffic over ATM Networks, IEEE JSAC 13(4), 1995, §4
 //! (A-162). Deviation: the default threshold does not count active circuits (ours).
@@ -28,7 +28,7 @@ use lastmeter_base::{Bytes, Packet, Time, here};
 use lastmeter_wire::atm::Circuit;
 use std::collections::VecDeque;
 
-/// Separates keys of circuits from those of paths and flows: no run has this many paths.
+/// Separates the keys of circuits from those of paths and flows: no run has this many paths.
 const CELLS: u64 = 1 << 63;
 
 /// What happens to the cells of a packet that lost one.
@@ -36,9 +36,9 @@ const CELLS: u64 = 1 << 63;
 pub enum CellPolicy {
     /// Nothing.
     Tail,
-    /// The rest is discarded, but for the last.
+    /// The rest is discarded, except the last cell.
     Partial,
-    /// And packets that begin at or above the threshold are discarded whole.
+    /// The same, and packets that begin at or above the threshold are discarded whole.
     Early,
 }
 
@@ -48,7 +48,7 @@ enum Place {
     #[default]
     Between,
     Inside,
-    /// Cells are discarded; the last one is let in.
+    /// Cells are discarded, except the last.
     Partial,
     /// All cells are discarded.
     Early,
@@ -141,9 +141,9 @@ impl Described for CellDiscard {
         what: "Cells of packets: drop-tail, partial packet discard, or early packet discard.",
         ports: "in --> (early, partial) --> [ newest | ... | oldest ] --> out",
         params: &[
-            Param::required("cells", ParamKind::COUNT).is("most cells that it holds"),
+            Param::required("cells", ParamKind::COUNT).is("limit on cells held"),
             Param::or("policy", ParamKind::Choice(&["tail", "partial", "early"]), "early")
-                .is("what becomes of packets that lose a cell, or would"),
+                .is("what happens to packets that lose a cell, or would"),
             Param::optional("threshold", ParamKind::COUNT, "half of `cells`")
                 .is("number of cells above which new packets are discarded whole"),
         ],
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::queue::check::{self, packet, victims};
 
-    /// Sends a packet of `cells` on a circuit; returns how many were refused for want of room.
+    /// Sends a packet of `cells` on a circuit; returns how many did not fit.
     fn send(queue: &mut CellDiscard, circuit: u32, cells: u64) -> usize {
         let cell = |n| {
             let mut cell = packet(circuit, 53);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_discard_drops_the_rest_of_a_packet_but_for_its_last_cell() {
+    fn partial_discard_drops_the_rest_of_a_packet_except_its_last_cell() {
         let mut queue = CellDiscard::new(4, CellPolicy::Partial, 2);
         let mut cells = (0..6).map(|n| {
             let mut cell = packet(0, 53);
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn drop_tail_keeps_corpses() {
+    fn drop_tail_keeps_the_other_cells_of_a_packet_that_lost_one() {
         let mut queue = CellDiscard::new(10, CellPolicy::Tail, 5);
         assert_eq!((send(&mut queue, 0, 8), send(&mut queue, 1, 8)), (0, 6));
         assert_eq!(queue.packets(), 10);
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         for policy in [CellPolicy::Tail, CellPolicy::Partial, CellPolicy::Early] {
             check::holds(CellDiscard::new(30, policy, 15), &check::USUAL);
         }

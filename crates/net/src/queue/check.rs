@@ -1,5 +1,5 @@
-//! Invariants of every discipline: lose nothing unreported, keep the order within a
-//! flow, and, unless it says otherwise, never idle while something waits.
+//! Invariants of every discipline: report every loss, keep the order within a
+//! flow, and, unless it is a shaper, never idle while something waits.
 
 use super::Queue;
 use lastmeter_base::{Bytes, Duration, Ecn, FlowId, Packet, Stream, Time};
@@ -96,7 +96,7 @@ pub(super) fn holds(mut queue: impl Queue, options: &Options) {
         while let Some((packet, _)) = queue.dropped() {
             check_out(&packet, &mut inside, false);
         }
-        assert!(idle < 1000, "it says that it is ready and is not");
+        assert!(idle < 1000, "it claims to be ready but returns nothing");
     }
     assert!(inside.is_empty(), "{} packets never came out", inside.len());
     assert_eq!((queue.packets(), queue.bytes()), (0, Bytes::ZERO));

@@ -4,14 +4,14 @@
 //! in --> [ newest | ... | oldest ] --> waited longer than target for an interval? drop : out
 //! ```
 //!
-//! | Parameter  | Unit    | Default  | Meaning                                                   |
-//! |------------|---------|----------|-----------------------------------------------------------|
-//! | `target`   | time    | 5 ms     | acceptable standing queueing delay  (§4.3)                |
-//! | `interval` | time    | 100 ms   | how long it may be exceeded before a drop  (§4.3)         |
-//! | `mtu`      | size    | 1500 B   | with at most this backlog nothing is dropped              |
-//! | `ecn`      | flag    | false    | mark instead of dropping if both ends support it          |
-//! | `packets`  | packets | no limit | most packets that it holds                                |
-//! | `bytes`    | size    | no limit | most bytes that it holds                                  |
+//! | Parameter  | Unit    | Default  | Meaning                                            |
+//! |------------|---------|----------|----------------------------------------------------|
+//! | `target`   | time    | 5 ms     | acceptable standing queueing delay  (§4.3)         |
+//! | `interval` | time    | 100 ms   | how long it may be exceeded before a drop  (§4.3)  |
+//! | `mtu`      | size    | 1500 B   | with no more backlog than this, nothing is dropped |
+//! | `ecn`      | flag    | false    | mark instead of dropping if both ends support ECN  |
+//! | `packets`  | packets | no limit | limit on packets held                              |
+//! | `bytes`    | size    | no limit | limit on bytes held                                |
 //!
 //! Source: RFC 8289, names and order as in §5; Nichols & Jacobson, ACM Queue 10(5), 2012.
 //! Deviations: time is exact in picoseconds, and `interval / sqrt(count)` is an integer square root,
@@ -33,7 +33,7 @@ pub struct CodelOptions {
     pub target: Duration,
     /// How long it may be exceeded.
     pub interval: Duration,
-    /// With at most this backlog nothing is dropped.
+    /// With no more backlog than this, nothing is dropped.
     pub mtu: Bytes,
     /// Whether packets are marked.
     pub ecn: bool,
@@ -62,8 +62,8 @@ pub(super) const TARGET: Param =
     Param::or("target", ParamKind::Time, "5 ms").is("acceptable standing queueing delay");
 pub(super) const INTERVAL: Param =
     Param::or("interval", ParamKind::Time, "100 ms").is("how long `target` may be exceeded");
-pub(super) const MTU: Param =
-    Param::or("mtu", ParamKind::PACKET, "1500 B").is("with at most this backlog none is dropped");
+pub(super) const MTU: Param = Param::or("mtu", ParamKind::PACKET, "1500 B")
+    .is("with no more backlog than this, nothing is dropped");
 
 /// The control law, for one queue of a bank.
 #[derive(Clone, Copy, Debug, Default)]
@@ -238,12 +238,12 @@ impl Described for Codel {
         name: "codel",
         family: Family::Queue,
         what: "CoDel: drops from the head so that a standing queue drains.",
-        ports: "in --> [ newest | ... | oldest ] --> (waited too long for too long: drop) --> out",
+        ports: "in --> [ newest | ... | oldest ] --> (too long above target: drop) --> out",
         params: &[TARGET, INTERVAL, MTU, ECN, PACKETS, BYTES],
         source: "RFC 8289, §5; Nichols & Jacobson, ACM Queue 10(5), 2012",
         deviations: &["Time is exact; the square root of the control law is rounded down."],
         counters: &[MARKED],
-        drops: &[FULL, ("codel", "packets dropped because the queue stood too long")],
+        drops: &[FULL, ("codel", "packets dropped from a standing queue")],
         example: one_queue!("codel = { packets = 1000 }"),
         ..Page::at(here!())
     };
@@ -290,7 +290,7 @@ mod tests {
     /// RFC 8289 §3.3 and §5.6: an interval after target was first exceeded the first packet is
     /// dropped, the next after interval / sqrt(n), n = 1, 2, 3, ...
     #[test]
-    fn a_standing_queue_is_dropped_from_by_the_square_root_law() {
+    fn drops_from_a_standing_queue_follow_the_square_root_law() {
         let (times, _) = drops(CodelOptions::RFC_8289, 60, 700);
         let first = times[0];
         assert!((105..=115).contains(&first), "{first}");
@@ -309,15 +309,15 @@ mod tests {
         assert!(queue.packets() <= 6);
     }
 
-    /// RFC 8289 §5.5, once more after a while: what the last cycle needed beyond its start is where the
-    /// next one begins if that is at most 16 intervals ago, else 1. By hand: a queue that stands from 0
-    /// is dropped from at 100, 200, 270.7, 328.4 ms, ... (interval / sqrt(n)).
+    /// RFC 8289 §5.5: a new cycle starts from the drop count that the last one reached beyond its own
+    /// start, if that ended at most 16 intervals ago, else from 1. By hand: a queue that stands from 0
+    /// loses packets at 100, 200, 270.7, 328.4 ms, ... (interval / sqrt(n)).
     #[test]
-    fn a_cycle_soon_after_another_begins_with_its_rate() {
+    fn a_cycle_soon_after_another_starts_at_its_drop_rate() {
         let law = |pause: u64| {
             let mut queue = Codel::new(CodelOptions::RFC_8289, Room::UNLIMITED);
             let stand = |queue: &mut Codel, from: u64, to: u64| {
-                // What leaves has always waited 6 ms, and much more waits behind it.
+                // Every departing packet has waited 6 ms, and much more waits behind it.
                 let mut drops = Vec::new();
                 for ms in from..to {
                     while queue.packets() < 20 {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = CodelOptions {
             target: Duration::from_us(5),
             interval: Duration::from_us(100),

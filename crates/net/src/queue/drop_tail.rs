@@ -73,9 +73,8 @@ impl Described for DropTail {
         what: "First in, first out; a packet that would pass either limit is dropped.",
         ports: "in --> [ newest | ... | oldest ] --> out",
         params: &[
-            Param::optional("packets", ParamKind::COUNT, "no limit")
-                .is("most packets that it holds"),
-            Param::optional("bytes", ParamKind::BUFFER, "no limit").is("most bytes that it holds"),
+            Param::optional("packets", ParamKind::COUNT, "no limit").is("limit on packets held"),
+            Param::optional("bytes", ParamKind::BUFFER, "no limit").is("limit on bytes held"),
         ],
         drops: &[FULL],
         example: one_queue!("drop-tail = { packets = 20 }"),
@@ -136,7 +135,7 @@ mod tests {
         assert_eq!((queue.bytes(), queue.ready_at(Time::START)), (Bytes::ZERO, None));
     }
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         crate::queue::check::holds(DropTail::new(20, Bytes(9_000)), &crate::queue::check::USUAL);
     }
 }

@@ -6,18 +6,18 @@
 //!      \-> queue 2 [ ... ] deficit 2 -/             then send while the head fits the deficit
 //! ```
 //!
-//! | Parameter | Unit    | Default   | Meaning                                                    |
-//! |-----------|---------|-----------|------------------------------------------------------------|
-//! | `by`      | word    | `flow`    | what has a queue of its own: `flow`, `path`, `class`       |
-//! | `queues`  | queues  | one each  | number of queues onto which flows are hashed (WU: 64)      |
-//! | `quantum` | size    | 1500 B    | what a turn adds to the deficit (WU router: 2048 B)        |
-//! | `weights` | numbers | all 1     | the quantum of queue n is `quantum` times the n-th         |
-//! | `packets` | packets | no limit  | most packets that all queues hold                          |
-//! | `bytes`   | size    | no limit  | most bytes that all queues hold                            |
-//! | `unit`    | word    | `packets` | what lengths are compared in                               |
-//! | `drop`    | word    | `front`   | which end of the longest queue loses a packet  (ours)      |
+//! | Parameter | Unit    | Default   | Meaning                                                        |
+//! |-----------|---------|-----------|----------------------------------------------------------------|
+//! | `by`      | word    | `flow`    | what gets its own queue: `flow`, `path`, `class`               |
+//! | `queues`  | queues  | one each  | number of queues onto which flows are hashed (WU: 64)          |
+//! | `quantum` | size    | 1500 B    | bytes added to the deficit each turn (WU router: 2048 B)       |
+//! | `weights` | numbers | all 1     | the quantum of queue n is `quantum` times weight n             |
+//! | `packets` | packets | no limit  | limit on packets in all queues                                 |
+//! | `bytes`   | size    | no limit  | limit on bytes in all queues                                   |
+//! | `unit`    | word    | `packets` | unit in which lengths are compared                             |
+//! | `drop`    | word    | `front`   | end of the longest queue from which packets are dropped (ours) |
 //!
-//! When full, the newcomer is stored first and the longest queue then drops, so that a short queue
+//! When full, the arrival is stored first and the longest queue then drops, so that a short queue
 //! is never refused. A quantum of at least the longest packet makes each `dequeue` O(1); a smaller
 //! one is legal and may need several rounds. Finding the longest queue is O(log n) at worst.
 //!
@@ -27,9 +27,9 @@
 //!
 //! Deviation: none in the schedule. Which end drops is not given; the front is our choice because
 //! it tells the sender of the loss sooner (Lakshman, Neidhardt & Ott 1996), and ns-2's DRR, which the
-//! Washington University study had at hand, drops there. Of queues of equal length the one that was
-//! served longest ago drops, as in ns-2, whose search begins with the queue in turn: were it a fixed
-//! one, the same connection would lose whenever many queues are short.
+//! Washington University study used, drops there. Of queues of equal length the one that was
+//! served longest ago drops, as in ns-2, whose search begins with the queue in turn: with a fixed
+//! choice, the same connection would lose packets whenever many queues are short.
 
 use super::flows::{
     BY, BYTES, Bank, Classifier, End, PACKETS, QUEUES, Ring, Room, Unit, WEIGHTS, of_bank, weight,
@@ -39,45 +39,45 @@ use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time};
 
-/// A turn.
-pub(super) const QUANTUM: Param =
-    Param::or("quantum", ParamKind::PACKET, "1500 B").is("what a turn adds to a queue's deficit");
+/// The quantum of a turn.
+pub(super) const QUANTUM: Param = Param::or("quantum", ParamKind::PACKET, "1500 B")
+    .is("bytes added to a queue's deficit each turn");
 /// How lengths compare.
 pub(super) const UNIT: Param =
     Param::or("unit", ParamKind::Choice(&["packets", "bytes"]), "packets")
-        .is("what lengths of queues are compared in");
+        .is("unit in which queue lengths are compared");
 /// Where victims are taken from.
 pub(super) const DROP: Param = Param::or("drop", ParamKind::Choice(&["front", "tail"]), "front")
-    .is("which end of a queue loses a packet");
+    .is("end of a queue from which packets are dropped");
 
 /// Which queue loses a packet when the buffer is full.
 pub(super) trait Victim: Send {
-    /// Why, as drops are counted.
+    /// The drop reason.
     const REASON: &'static str;
-    /// The queue, which holds something.
+    /// The queue to drop from, which is not empty.
     fn pick(&mut self, now: Time, bank: &Bank) -> usize;
-    /// Whether an arrival to queue `at` is to be refused, before anything else is decided.
+    /// Whether to refuse an arrival to queue `at`, before anything else is decided.
     fn refuses(&mut self, _now: Time, _at: usize, _len: Bytes, _bank: &Bank) -> bool {
         false
     }
     /// A packet of `len` left queue `at`: sent, not dropped.
     fn departed(&mut self, _now: Time, _at: usize, _len: Bytes) {}
-    /// Queue `at` has become empty, or ceased to be.
+    /// Queue `at` has become empty or non-empty.
     fn emptiness(&mut self, _at: usize, _empty: bool) {}
 }
 
-/// What all kinds of deficit round robin are told.
+/// The options of all kinds of deficit round robin.
 #[derive(Clone, Debug)]
 pub struct DrrOptions {
-    /// What has a queue of its own.
+    /// What gets its own queue.
     pub by: super::By,
-    /// So many queues, or one each.
+    /// The number of queues to hash onto; `None`: one each.
     pub queues: Option<usize>,
-    /// What a turn adds to a deficit of weight 1.
+    /// Bytes added each turn to a deficit of weight 1.
     pub quantum: Bytes,
-    /// Shares; those not listed are 1.
+    /// Weights; those not listed are 1.
     pub weights: Vec<u64>,
-    /// The buffer that all share.
+    /// The buffer shared by all.
     pub room: Room,
     /// How lengths compare.
     pub unit: Unit,
@@ -86,7 +86,7 @@ pub struct DrrOptions {
 }
 
 impl DrrOptions {
-    /// As the Washington University experiments had it: a queue each, 1500 bytes, packets.
+    /// As in the Washington University experiments: a queue per flow, 1500 bytes, lengths in packets.
     pub fn each(packets: u64) -> DrrOptions {
         DrrOptions {
             by: super::By::Flow,
@@ -104,11 +104,11 @@ impl DrrOptions {
 struct Turn {
     deficit: u64,
     quantum: u64,
-    /// Its quantum has not been added in this turn.
+    /// Its quantum has not yet been added in this turn.
     fresh: bool,
 }
 
-/// Deficit round robin whose victims `V` picks.
+/// Deficit round robin; `V` picks the queue that drops.
 #[derive(Debug)]
 pub(super) struct Rounds<V> {
     bank: Bank,
@@ -226,14 +226,14 @@ impl<V: Victim> Queue for Rounds<V> {
     of_bank!(ready_at, packets, bytes, dropped);
 }
 
-/// The longest queue loses.
+/// The longest queue drops.
 #[derive(Debug)]
 pub(super) struct Longest;
 
 impl Victim for Longest {
     const REASON: &'static str = "longest queue";
     fn pick(&mut self, _now: Time, bank: &Bank) -> usize {
-        bank.longest().expect("a buffer that is too full holds something")
+        bank.longest().expect("a buffer that is too full is not empty")
     }
 }
 
@@ -305,11 +305,11 @@ impl Described for Drr {
         name: "drr",
         family: Family::Queue,
         what: "Deficit round robin, weighted or not; a full buffer drops from the longest queue.",
-        ports: "in --> [ queue each ] --> a turn each: deficit += quantum * weight --> out",
+        ports: "in --> [ queue per flow ] --> a turn each: deficit += quantum * weight --> out",
         params: &[BY, QUEUES, QUANTUM, WEIGHTS, PACKETS, BYTES, UNIT, DROP],
         source: "Shreedhar & Varghese, SIGCOMM 1995, §3; longest-queue drop after McKenney, \
                  INFOCOM 1990",
-        deviations: &["The end that drops is our choice, because the sources leave it open."],
+        deviations: &["Which end drops is our choice; the sources leave it open."],
         drops: &[LONG, ("longest queue", "packets of the longest queue, dropped to make room")],
         example: one_queue!("drr = { packets = 50 }"),
         ..Page::at(here!())
@@ -336,7 +336,7 @@ mod tests {
         for (flow, len) in [(0, 10), (1, 20), (1, 21), (0, 11), (0, 12), (2, 30)] {
             queue.enqueue(Time::START, packet(flow, len)).unwrap();
         }
-        // The fifth packet makes flow 0 the longest; the sixth finds it as long as flow 1.
+        // The fifth packet makes flow 0 the longest; the sixth finds it equal to flow 1.
         assert_eq!(victims(&mut queue), [(0, "longest queue"), (0, "longest queue")]);
         let lens: Vec<u64> = drain(&mut queue, Time::START).iter().map(|p| p.len.0).collect();
         assert_eq!(lens, [12, 20, 21, 30]);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_in_bytes_find_another_victim_than_lengths_in_packets() {
+    fn lengths_in_bytes_pick_another_victim_than_lengths_in_packets() {
         for (unit, victim) in [(Unit::Packets, 0), (Unit::Bytes, 1)] {
             let mut queue = Drr::new(DrrOptions { unit, ..options(3) });
             for (flow, len) in [(0, 40), (0, 40), (1, 1500), (2, 40)] {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         check::holds(Drr::new(options(20)), &check::USUAL);
         let room = Room { packets: u64::MAX, bytes: Bytes(9_000) };
         let tail = DrrOptions { room, unit: Unit::Bytes, drop_from: End::Tail, ..options(1) };

@@ -8,33 +8,33 @@
 //!                        p' += alpha (delay - target) + beta (delay - old delay), each update
 //! ```
 //!
-//! | Parameter  | Unit    | Default  | Meaning                                                    |
-//! |------------|---------|----------|------------------------------------------------------------|
-//! | `target`   | time    | 15 ms    | delay of C that it aims at                                 |
-//! | `update`   | time    | 15 ms    | between updates of p'                                      |
-//! | `alpha`    | 1/s     | 0.15     | weight of the deviation                                    |
-//! | `beta`     | 1/s     | 3        | weight of its trend                                        |
-//! | `coupling` | 1       | 2        | k: L is marked with k p'                                   |
-//! | `ramp-min` | time    | 800 us   | delay of L at which its ramp begins                        |
-//! | `ramp`     | time    | 400 us   | from there to marking all                                  |
-//! | `floor`    | packets | 1        | with no more than this in L its ramp marks none (Th_len)   |
-//! | `classic`  | 1       | 0.0625   | least share of the link for C while both wait, in bytes    |
-//! | `packets`  | packets | no limit | most packets of both                                       |
-//! | `bytes`    | size    | no limit | most bytes of both                                         |
+//! | Parameter  | Unit    | Default  | Meaning                                                      |
+//! |------------|---------|----------|--------------------------------------------------------------|
+//! | `target`   | time    | 15 ms    | target delay of C                                            |
+//! | `update`   | time    | 15 ms    | time between updates of p'                                   |
+//! | `alpha`    | 1/s     | 0.15     | gain for the deviation from the target                       |
+//! | `beta`     | 1/s     | 3        | gain for the change of delay                                 |
+//! | `coupling` | 1       | 2        | k: L is marked with k p'                                     |
+//! | `ramp-min` | time    | 800 us   | delay of L at which its marking ramp begins                  |
+//! | `ramp`     | time    | 400 us   | width of the ramp: from its start to marking all             |
+//! | `floor`    | packets | 1        | with no more than this in L, the ramp marks nothing (Th_len) |
+//! | `classic`  | 1       | 0.0625   | minimum share of the link, in bytes, for C while both wait   |
+//! | `packets`  | packets | no limit | limit on packets in both                                     |
+//! | `bytes`    | size    | no limit | limit on bytes in both                                       |
 //!
-//! Marks and drops are spread evenly, not drawn (`recur` of Fig. 4): a queue adds up the likelihoods of its
-//! packets, and each time the sum passes 1 one is marked or dropped. From p'^2 = 1/k^2 on (overload, A.2)
-//! packets of both queues are dropped with p'^2, and all of L that are left are marked.
+//! Marks and drops are spread evenly, not drawn at random (`recur` of Fig. 4): a queue adds up the likelihoods of its
+//! packets, and each time the sum passes 1 one is marked or dropped. From p'^2 = 1/k^2 up (overload, A.2),
+//! packets of both queues are dropped with p'^2, and those left in L are all marked.
 //!
 //! Source: RFC 9332, appendix A.2 (Figs. 3, 5, 7 and 8), with the defaults of Fig. 2: `update` is min(target,
 //! RTT_max / 3), `alpha` 0.1 update / RTT_max^2 and `beta` 0.3 / RTT_max, for RTT_max = 100 ms. The text
 //! below Fig. 6 has 0.16 and 3.2 for an update of 16 ms, "discrepancies due to rounding".
 //!
 //! Deviations: the scheduler, which the RFC leaves open, is weighted by credit in bytes as in Linux: it
-//! changes only while both queues wait, and favours L after idleness. L's length for `floor` counts the
-//! packet that leaves, since the text speaks of a queue of "only 1 packet", although Fig. 7 asks after
-//! taking it out. A likelihood counts as at most 1. A full buffer refuses by what does not fit, not by an
-//! MTU. Updates that fall due while nobody calls are made up for, at most 1000, with the heads of then.
+//! changes only while both queues wait, and favours L after an idle time. L's length for `floor` counts the
+//! departing packet, since the text speaks of a queue of "only 1 packet", although Fig. 7 tests after
+//! removing it. A likelihood counts as at most 1. A full buffer refuses packets that do not fit instead of keeping an
+//! MTU free. Updates that fall due between calls are made at the next call, at most 1000, with the heads at that time.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{MARKED, PROBABILITY};
@@ -45,25 +45,25 @@ use lastmeter_base::{Bytes, Duration, Ecn, Packet, Time, here};
 /// Parameters of DualPI2; see the table above.
 #[derive(Clone, Debug)]
 pub struct DualPi2Options {
-    /// Delay of the classic queue that it aims at.
+    /// Target delay of the classic queue.
     pub target: Duration,
-    /// Between updates.
+    /// Time between updates.
     pub update: Duration,
-    /// Weight of the deviation, per second.
+    /// Gain for the deviation from the target, per second.
     pub alpha: f64,
-    /// Weight of its trend, per second.
+    /// Gain for the change of delay, per second.
     pub beta: f64,
     /// k.
     pub coupling: f64,
-    /// Where the ramp of L begins.
+    /// Delay at which L's marking ramp begins.
     pub ramp_min: Duration,
-    /// How long it is.
+    /// Width of the ramp.
     pub ramp: Duration,
-    /// With no more packets than this in L, its ramp marks none.
+    /// With no more packets than this in L, the ramp marks nothing.
     pub floor: u64,
-    /// Least share of the classic queue.
+    /// Minimum share of the classic queue.
     pub classic: f64,
-    /// Of both queues.
+    /// Limit on both queues together.
     pub room: Room,
 }
 
@@ -87,10 +87,10 @@ impl DualPi2Options {
 
 const L: usize = 0;
 const C: usize = 1;
-/// Updates that one call makes up for.
+/// Most overdue updates that one call makes.
 const UPDATES_MAX: u32 = 1000;
 
-/// What happens to a packet that congestion has chosen.
+/// What happens to a packet chosen to signal congestion.
 enum Signal {
     Mark,
     Drop,
@@ -105,7 +105,7 @@ pub struct DualPi2 {
     base: f64,
     delay_old: f64,
     update_at: Time,
-    /// Bytes that C may still claim; negative after it was served.
+    /// Bytes that C is owed; negative after it was served.
     credit: f64,
     /// Sums of likelihoods of both queues.
     counts: [f64; 2],
@@ -154,7 +154,7 @@ impl DualPi2 {
         self.base = (self.base + step).clamp(0.0, 1.0);
         self.delay_old = delay;
     }
-    /// L while it has anything, but for the share that C is owed.
+    /// L while it has packets, except for the share that C is owed.
     fn turn(&mut self) -> Option<usize> {
         match (self.bank.fifo(L).is_empty(), self.bank.fifo(C).is_empty()) {
             (true, true) => None,
@@ -174,7 +174,7 @@ impl DualPi2 {
             _ => {}
         }
     }
-    /// Fig. 4, `recur`: true as often as `likelihood`, evenly.
+    /// Fig. 4, `recur`: true in a share `likelihood` of calls, evenly spaced.
     fn recur(&mut self, at: usize, likelihood: f64) -> bool {
         let count = &mut self.counts[at];
         *count += likelihood.min(1.0);
@@ -184,7 +184,7 @@ impl DualPi2 {
         }
         full
     }
-    /// The mark that a packet of L deserves after it has waited for so long.
+    /// The probability of marking a packet of L that has waited this long.
     fn ramp(&self, delay: Duration) -> f64 {
         // Fig. 5. A ramp of no length is a step.
         match delay >= self.options.ramp_min + self.options.ramp {
@@ -261,28 +261,29 @@ impl Described for DualPi2 {
     const PAGE: &'static Page = &Page {
         name: "dual-pi2",
         family: Family::Queue,
-        what: "DualPI2: a queue for scalable senders beside one for all others, coupled.",
+        what: "DualPI2: coupled queues, one for scalable senders and one for all others.",
         ports: "in --> [ L: Ect1, Ce ] [ C: others ] --> mostly L first --> out",
         params: &[
-            Param::or("target", ParamKind::Time, "15 ms")
-                .is("delay of the classic queue to aim at"),
-            Param::or("update", ParamKind::Time, "15 ms").is("between updates of p'"),
-            Param::or("alpha", GAIN, "0.15").is("weight of the deviation, per second"),
-            Param::or("beta", GAIN, "3").is("weight of its trend, per second"),
+            Param::or("target", ParamKind::Time, "15 ms").is("target delay of the classic queue"),
+            Param::or("update", ParamKind::Time, "15 ms").is("time between updates of p'"),
+            Param::or("alpha", GAIN, "0.15")
+                .is("gain for the deviation from the target, per second"),
+            Param::or("beta", GAIN, "3").is("gain for the change of delay, per second"),
             Param::or("coupling", GAIN, "2").is("k: the low-latency queue is marked with k p'"),
             Param::or("ramp-min", ParamKind::Time, "800 us")
-                .is("delay at which its own ramp begins"),
-            Param::or("ramp", ParamKind::Time, "400 us").is("from there to marking all"),
+                .is("delay at which its own marking ramp begins"),
+            Param::or("ramp", ParamKind::Time, "400 us")
+                .is("width of the ramp: from its start to marking all packets"),
             Param::or("floor", COUNT, "1")
-                .is("with no more packets than this in L its ramp marks none"),
-            Param::or("classic", PROBABILITY, "0.0625").is("least share of the classic queue"),
+                .is("with no more packets than this in L, the ramp marks nothing"),
+            Param::or("classic", PROBABILITY, "0.0625").is("minimum share of the classic queue"),
             PACKETS,
             BYTES,
         ],
         source: "RFC 9332, appendix A.2",
         deviations: &[
             "The scheduler is weighted by credit in bytes, as in Linux; the RFC leaves it open.",
-            "A full buffer refuses what does not fit; the RFC keeps an MTU free.",
+            "A full buffer refuses packets that do not fit; the RFC keeps an MTU free.",
         ],
         counters: &[MARKED],
         drops: &[FULL, ("dual-pi2", "packets dropped at random")],
@@ -323,7 +324,7 @@ mod tests {
 
     /// RFC 9332 §2.1 and Fig. 4: L is marked with k p', C is dropped from with p'^2, evenly.
     #[test]
-    fn the_law_of_squares_couples_the_queues() {
+    fn the_square_law_couples_the_queues() {
         let mut queue = dual();
         (queue.base, queue.update_at) = (0.2, Time::MAX);
         for _ in 0..1000 {
@@ -337,13 +338,13 @@ mod tests {
         let marks = out.iter().filter(|packet| packet.flow.0 == 0).map(|p| p.ecn == Ecn::Ce);
         let marks: Vec<bool> = marks.collect();
         let pairs = marks.chunks_exact(5).filter(|five| five.iter().filter(|&&m| m).count() == 2);
-        assert!(pairs.count() >= 198, "two of five, all along");
+        assert!(pairs.count() >= 198, "two of every five");
     }
 
-    /// RFC 9332, Fig. 7, line 4b and 12b: from k p' = 1 on, both queues drop with p'^2, whatever packets
-    /// understand, and all of L that is left is marked.
+    /// RFC 9332, Fig. 7, line 4b and 12b: from k p' = 1 on, both queues drop with p'^2, whether or not packets
+    /// support ECN, and what is left in L is all marked.
     #[test]
-    fn overload_drops_from_both_queues_and_marks_the_rest_of_the_first() {
+    fn overload_drops_from_both_queues_and_marks_the_rest_of_l() {
         for (base, c_drops, l_drops) in [(0.49, 0, 0), (0.5, 250, 250)] {
             let mut queue = dual();
             (queue.base, queue.update_at) = (base, Time::MAX);
@@ -367,7 +368,7 @@ mod tests {
 
     /// RFC 9332, Fig. 5 and lines 5a to 5d of Fig. 7: 0.8 ms, and 0.4 ms from there to all.
     #[test]
-    fn its_own_ramp_marks_by_delay_but_never_a_queue_of_one_packet() {
+    fn the_ramp_marks_by_delay_but_never_a_queue_of_one_packet() {
         let us = Duration::from_us;
         let queue = dual();
         for (delay, mark) in
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let us = Duration::from_us;
         let usual = DualPi2Options::usual(Room::packets(40));
         let quick = DualPi2Options { target: us(5), update: us(5), beta: 900.0, ..usual };

@@ -1,14 +1,14 @@
 //! Packets ordered by an instant, earliest first.
 //!
-//! What distinguishes the disciplines that keep their packets so is only which instant a packet is
-//! given. Of equal instants, first in, first out.
+//! The disciplines that use it differ only in the instant that they
+//! assign to a packet. Equal instants are served first in, first out.
 
 use super::flows::Room;
 use lastmeter_base::{Bytes, Packet, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A packet that is compared by when it is due, then by when it came.
+/// A packet that is compared by when it is due, then by its order of arrival.
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) key: (Time, u64),

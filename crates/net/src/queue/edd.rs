@@ -6,23 +6,23 @@
 //!      \-> early, by arrival due --/   3 early packets within the horizon of their time
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `bound`   | time    | 0        | d, by which a packet's deadline lies after its logical arrival |
-//! | `horizon` | time    | 0        | h: how early a packet may be sent                           |
-//! | `longest` | size    | 1500 B   | longest packet that promises count with; longer ones are dropped |
-//! | `admission` | word  | `d-order` | how channels are tested that ask for a promise here         |
-//! | `packets` | packets | no limit | most packets that it holds                                  |
-//! | `bytes`   | size    | no limit | most bytes that it holds                                    |
+//! | Parameter   | Unit    | Default   | Meaning                                                      |
+//! |-------------|---------|-----------|--------------------------------------------------------------|
+//! | `bound`     | time    | 0         | d: time from a packet's logical arrival to its deadline      |
+//! | `horizon`   | time    | 0         | h: how early a packet may be sent                            |
+//! | `longest`   | size    | 1500 B    | longest packet assumed by admission; longer ones are dropped |
+//! | `admission` | word    | `d-order` | test of channels that ask for admission here                 |
+//! | `packets`   | packets | no limit  | limit on packets held                                        |
+//! | `bytes`     | size    | no limit  | limit on bytes held                                          |
 //!
 //! A packet with a deadline is a real-time packet; one without (deadline zero) is best effort. It is
-//! early until its logical arrival l = deadline - d. With h = 0 nothing real-time goes before its time,
-//! even if the link idles. Of equal deadlines, first in, first out. A flow to which admission has made
-//! a promise here has a bound of its own ([`Promise`]); where there is such a flow, no packet longer than
-//! `longest` may pass, because it would block for longer than was counted with. (E-22 to E-24)
+//! early until its logical arrival l = deadline - d. With h = 0 no real-time packet is sent before its time,
+//! even if the link idles. Equal deadlines are served first in, first out. A flow that has been
+//! admitted here has its own bound ([`Promise`]); if there is such a flow, no packet longer than
+//! `longest` may pass, because it would block for longer than admission assumed. (E-22 to E-24)
 //!
 //! Source: Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan, §3.2.4 (link horizon).
-//! Deviation: a late packet is sent all the same, because the source does not discard it.
+//! Deviation: a late packet is still sent, because the source does not discard it.
 
 use super::due::Due;
 use super::flows::{BYTES, PACKETS, Room};
@@ -43,7 +43,7 @@ pub struct Edd {
     room: Room,
     /// By path and flow: logical arrival and deadline here, before the deadline at the end.
     promises: BTreeMap<(PathId, FlowId), (Duration, Duration)>,
-    /// The longest packet, where something has been promised.
+    /// The longest packet allowed, if a flow has been admitted.
     longest: Bytes,
     dropped: VecDeque<Packet>,
     held: Bytes,
@@ -69,7 +69,7 @@ impl Edd {
             late: 0,
         }
     }
-    /// Keeps these promises, which count with packets of at most `longest`.
+    /// Keeps these promises, which assume packets of at most `longest`.
     pub fn with_promises(mut self, promises: &[Promise], longest: Bytes) -> Edd {
         let entry =
             |promise: &Promise| ((promise.path, promise.flow), (promise.arrives, promise.due));
@@ -165,22 +165,21 @@ impl Described for Edd {
         what: "Earliest due date, with best effort in between and a horizon for early packets.",
         ports: "in --> [ current ] [ best effort ] [ early ] --> out",
         params: &[
-            Param::or("bound", ParamKind::Time, "0 s").is("from logical arrival to deadline"),
+            Param::or("bound", ParamKind::Time, "0 s").is("time from logical arrival to deadline"),
             Param::or("horizon", ParamKind::Time, "0 s").is("how early a packet may be sent"),
             Param::or("longest", ParamKind::PACKET, "1500 B").is(
                 "longest packet that promises to channels count with; longer ones are dropped \
                  where there are channels",
             ),
-            Param::or("admission", ParamKind::Choice(&["d-order", "edf"]), "d-order").is(
-                "how channels are tested that ask for a promise: by response times under fixed \
-                 priorities, or exactly",
-            ),
+            Param::or("admission", ParamKind::Choice(&["d-order", "edf"]), "d-order")
+                .is("admission test of channels: by response times under fixed \
+                 priorities, or exactly"),
             PACKETS,
             BYTES,
         ],
         source: "Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994, §IV; Indiresan, §3.2.4",
         counters: &[("late", "real-time packets whose service began after their deadlines")],
-        drops: &[FULL, ("too long", "packets longer than promises to channels count with")],
+        drops: &[FULL, ("too long", "packets longer than admission assumed")],
         example: one_queue!("edd = { packets = 50 }"),
         ..Page::at(here!())
     };
@@ -224,7 +223,7 @@ mod tests {
 
     /// E-23, E-24: the same deadline at the end, and different bounds here.
     #[test]
-    fn a_promised_flow_has_a_bound_of_its_own_and_nothing_longer_than_was_counted_with_passes() {
+    fn an_admitted_flow_has_its_own_bound_and_no_packet_longer_than_assumed_passes() {
         let us = Duration::from_us;
         let promise = |flow, arrives, due| Promise {
             path: PathId(0),
@@ -246,8 +245,8 @@ mod tests {
         assert_eq!(order, [2, 1]);
     }
 
-    /// Any set of packets that can be sent in time at all is sent in time (Liu & Layland), for unit
-    /// packets that are all there at the start.
+    /// Any feasible set of deadlines is met (Liu & Layland), for unit
+    /// packets that are all present at the start.
     #[test]
     fn meets_every_deadline_that_can_be_met() {
         let mut random = lastmeter_base::Stream::new(1, "edd");
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let us = Duration::from_us;
         let options = check::Options { work_conserving: false, ..check::USUAL };
         check::holds(Edd::new(us(90), us(5), Room::packets(30)), &options);

@@ -1,17 +1,17 @@
-//! FIFO+: first in, first out over a whole path: a packet that has been unlucky so far goes earlier.
+//! FIFO+: first in, first out over a whole path: a packet that waited longer at earlier hops goes sooner.
 //!
 //! ```text
 //! in --> [ by arrival - behind ] --> out, behind += wait here - mean wait of its class here
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `memory`  | 1       | 0.001    | weight of a packet in the mean wait of its class  (ours)    |
-//! | `packets` | packets | no limit | most packets that it holds                                  |
-//! | `bytes`   | size    | no limit | most bytes that it holds                                    |
+//! | Parameter | Unit    | Default  | Meaning                                                  |
+//! |-----------|---------|----------|----------------------------------------------------------|
+//! | `memory`  | 1       | 0.001    | weight of a packet in the mean wait of its class  (ours) |
+//! | `packets` | packets | no limit | limit on packets held                                    |
+//! | `bytes`   | size    | no limit | limit on bytes held                                      |
 //!
-//! Each packet carries in `behind` by how much it has waited longer than the mean of its class at the
-//! hops before. A hop orders by when the packet would have come had it had the mean wait everywhere.
+//! Each packet carries in `behind` how much longer than its class's mean it has waited at the
+//! hops before. A hop orders packets by when they would have arrived with the mean wait everywhere.
 //!
 //! Source: Clark, Shenker & Zhang, Supporting Real-Time Applications in an Integrated Services Packet
 //! Network, SIGCOMM 1992, §6; E-04. Deviation: the paper does not say how the mean is measured; an
@@ -46,7 +46,7 @@ impl Queue for FifoPlus {
             return Err(packet);
         }
         packet.entered = now;
-        // An hour of slack keeps a packet that is far behind at the start of a run comparable.
+        // An hour of slack keeps the key of a packet that is far behind at the start of a run positive.
         let expected = (now.as_ps().saturating_add(SLACK)).saturating_add_signed(-packet.behind);
         self.agenda.push(Time::from_ps(expected), packet);
         Ok(())
@@ -77,7 +77,7 @@ impl Described for FifoPlus {
     const PAGE: &'static Page = &Page {
         name: "fifo-plus",
         family: Family::Queue,
-        what: "FIFO+: in order of arrival, as if every hop before had made it wait the mean.",
+        what: "FIFO+: in order of arrival, had each earlier hop delayed every packet by its mean.",
         ports: "in --> [ by arrival - behind ] --> out",
         params: &[
             Param::or("memory", PROBABILITY, "0.001")
@@ -86,7 +86,7 @@ impl Described for FifoPlus {
             BYTES,
         ],
         source: "Clark, Shenker & Zhang, SIGCOMM 1992, §6",
-        deviations: &["How the mean is measured is ours; the paper does not say."],
+        deviations: &["The exponential mean is ours: the paper does not say how to measure it."],
         drops: &[FULL],
         example: one_queue!("fifo-plus = { packets = 50 }"),
         ..Page::at(here!())
@@ -104,7 +104,7 @@ mod tests {
     use lastmeter_base::Duration;
 
     #[test]
-    fn a_packet_that_is_behind_goes_before_those_that_came_a_little_earlier() {
+    fn a_delayed_packet_goes_before_those_that_arrived_a_little_earlier() {
         let mut queue = FifoPlus::new(0.0, Room::UNLIMITED);
         let at = |us| Time::START + Duration::from_us(us);
         queue.enqueue(at(0), packet(0, 100)).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         check::holds(FifoPlus::new(0.01, Room::packets(30)), &check::USUAL);
     }
 }

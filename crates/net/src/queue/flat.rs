@@ -1,27 +1,27 @@
-//! Link sharing by one flat fair queue whose weights are remapped from a tree, again and again.
+//! Link sharing by one flat fair queue with weights periodically remapped from a tree.
 //!
 //! ```text
-//! in --> [ leaf each ] --> one queue of stamps, F = max(F, v) + len / weight --> out
+//! in --> [ queue per leaf ] --> one queue of stamps, F = max(F, v) + len / weight --> out
 //!              | active?                          ^ weight
 //!              +--> up the tree: sums of active --+-- down the tree: rates, once a period
 //! ```
 //!
-//! | Parameter   | Unit    | Default  | Meaning                                                   |
-//! |-------------|---------|----------|-----------------------------------------------------------|
-//! | `parents`   | numbers | required | as of `h-pfq`                                             |
-//! | `weights`   | numbers | all 1    | as of `h-pfq`                                             |
-//! | `period`    | time    | 1 ms     | between traversals of the tree  (ours)                    |
-//! | `every`     | packets | none     | also a traversal after this many packets  (ours: 64)      |
-//! | `pipelined` | flag    | true     | one traversal a period, down with the sums of the last    |
-//! | `packets`   | packets | no limit | most packets that all leaves hold                         |
-//! | `bytes`     | size    | no limit | most bytes that all leaves hold                           |
-//! | `each`      | packets | no limit | most packets of one leaf                                  |
+//! | Parameter   | Unit    | Default  | Meaning                                                         |
+//! |-------------|---------|----------|-----------------------------------------------------------------|
+//! | `parents`   | numbers | required | as for `h-pfq`                                                  |
+//! | `weights`   | numbers | all 1    | as for `h-pfq`                                                  |
+//! | `period`    | time    | 1 ms     | time between traversals of the tree  (ours)                     |
+//! | `every`     | packets | none     | also traverse after this many packets  (ours: 64)               |
+//! | `pipelined` | flag    | true     | one traversal per period, distributing the sums of the last one |
+//! | `packets`   | packets | no limit | limit on packets in all leaves                                  |
+//! | `bytes`     | size    | no limit | limit on bytes in all leaves                                    |
+//! | `each`      | packets | no limit | limit on packets of one leaf                                    |
 //!
 //! Phase A (post-order): a leaf is active while its queue holds something, a class while a child is;
-//! each node sums the weights of its active children. Phase B (pre-order): a node's rate is divided
+//! each node adds up the weights of its active children. Phase B (pre-order): a node's rate is divided
 //! among its active children by weight. Pipelined, one traversal does B with the sums of the last
-//! traversal on its way down and A on its way up, so that weights are one traversal older. Stamps that
-//! were given are not changed. The cost per packet is that of one sorted queue, whatever the depth.
+//! traversal on its way down and A on its way up, so that weights are one traversal older. Stamps already
+//! assigned are not changed. The cost per packet is that of one sorted queue, whatever the depth.
 //!
 //! Source: Ndiaye, MIT LCS-TM-509 (flat WFQ with remapped weights); Lefelhocz (pipelined
 //! recomputation); A-155 to A-159. Deviations, both ours because the text leaves them open: the flat
@@ -63,7 +63,7 @@ impl Mapping {
         mapping.nominal = mapping.rates.clone();
         mapping
     }
-    /// Phase A. Parents come before their children, so backwards is post-order enough.
+    /// Phase A. Parents come before their children, so a backward pass is in post-order.
     fn sum_up(&mut self, is_active: impl Fn(usize) -> bool) {
         self.sums.fill(0);
         self.active.fill(false);
@@ -103,15 +103,15 @@ fn share_of(rate: u64, weight: u64, sum: u64) -> u64 {
 pub struct FlatOptions {
     /// The classes.
     pub tree: Tree,
-    /// Between traversals.
+    /// Time between traversals.
     pub period: Duration,
-    /// Also a traversal after this many packets.
+    /// Also traverse after this many packets.
     pub every: Option<u64>,
-    /// Whether a traversal goes down with the sums of the last.
+    /// Whether a traversal distributes the sums of the last.
     pub pipelined: bool,
-    /// Of all leaves.
+    /// Limit on all leaves together.
     pub room: Room,
-    /// Most packets of one leaf.
+    /// Limit on packets of one leaf.
     pub each: u64,
 }
 
@@ -229,15 +229,16 @@ impl Described for FlatWfq {
     const PAGE: &'static Page = &Page {
         name: "flat-wfq",
         family: Family::Queue,
-        what: "Link sharing by one flat fair queue with weights remapped from a tree.",
-        ports: "in --> [ leaf each ] --> smallest stamp --> out",
+        what: "Link sharing by one flat fair queue with weights periodically remapped from a tree.",
+        ports: "in --> [ queue per leaf ] --> smallest stamp --> out",
         params: &[
             PARENTS,
             TREE_WEIGHTS,
-            Param::or("period", ParamKind::Time, "1 ms").is("between traversals of the tree"),
+            Param::or("period", ParamKind::Time, "1 ms").is("time between traversals of the tree"),
             Param::optional("every", ParamKind::COUNT, "none")
                 .is("also traverse after this many packets"),
-            Param::or("pipelined", ParamKind::Flag, "true").is("go down with the sums of the last"),
+            Param::or("pipelined", ParamKind::Flag, "true")
+                .is("distribute the sums of the last traversal in this one"),
             PACKETS,
             BYTES,
             EACH,
@@ -248,8 +249,8 @@ impl Described for FlatWfq {
             "An inactive leaf keeps its rate in the full tree; the source does not say.",
         ],
         counters: &[
-            ("traversals", "how often the tree was walked through, up or down or, pipelined, both"),
-            ("maps", "how often weights were mapped to what was active"),
+            ("traversals", "traversals of the tree: up or down or, pipelined, both"),
+            ("maps", "times that weights were recomputed for the active leaves"),
             INSERTIONS,
         ],
         drops: &[FULL],
@@ -264,7 +265,7 @@ impl Described for FlatWfq {
     }
     fn build(values: &Values, site: &Site<'_>) -> FlatWfq {
         FlatWfq::new(FlatOptions {
-            tree: Tree::from_values(values).expect("the values fit each other"),
+            tree: Tree::from_values(values).expect("the values are consistent"),
             period: values.get("period"),
             every: values.given("every"),
             pipelined: values.get("pipelined"),
@@ -289,7 +290,7 @@ mod tests {
     #[test]
     fn shares_are_those_of_the_tree_after_the_first_traversals() {
         for pipelined in [false, true] {
-            // Two traversals with nothing mapped yet let some packets pass at nominal weights.
+            // Before the first map, during two traversals, some packets pass at nominal weights.
             let queue = || flat(Duration::from_us(20), pipelined);
             near(sent(&mut queue(), &[0, 1, 2, 3], 1000), [30, 20, 10, 40], 6000);
             near(sent(&mut queue(), &[0, 2, 3], 1000), [50, 0, 10, 40], 6000);
@@ -318,7 +319,7 @@ mod tests {
     /// A-159: the first map comes after the second traversal, and then one after each; two phases need
     /// two traversals for each.
     #[test]
-    fn a_pipeline_maps_once_a_traversal_and_two_phases_once_in_two() {
+    fn a_pipeline_maps_once_per_traversal_and_two_phases_every_other_time() {
         for (pipelined, expected) in [(true, [1, 0, 2, 1, 3, 2]), (false, [2, 1, 4, 2, 6, 3])] {
             let mut queue = flat(Duration::from_us(10), pipelined);
             let mut counted = Vec::new();
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = FlatOptions {
             tree: tree(),
             period: Duration::from_us(5),

@@ -1,4 +1,4 @@
-//! Flows and the queues that they wait in: what every discipline with many queues shares.
+//! Flows and their queues: common to every discipline with many queues.
 //!
 //! ```text
 //! packet --> classifier --> queue 3 [ newest | ... | oldest ]      all share one buffer
@@ -13,34 +13,34 @@ use lastmeter_base::kind::{Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet};
 use std::collections::VecDeque;
 
-/// Most queues of one discipline; further flows share these.
+/// Limit on the queues of one discipline; further flows share them.
 pub(super) const QUEUES_MAX: usize = 1 << 20;
 
 /// What identifies a flow.
 pub(super) const BY: Param = Param::or("by", ParamKind::Choice(&["flow", "path", "class"]), "flow")
-    .is("what has a queue of its own: each flow, each path of the ledger or each class of service");
+    .is("what gets its own queue: each flow, each path of the ledger, or each class of service");
 /// How many queues.
 pub(super) const QUEUES: Param = Param::optional(
     "queues",
     ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 },
-    "each has its own",
+    "one for each",
 )
 .is("number of queues onto which flows are hashed; classes beyond the last share it");
 /// Weights.
 pub(super) const WEIGHTS: Param =
     Param::optional("weights", ParamKind::Integers { min: 1, max: WEIGHT_MAX }, "all alike")
-        .is("shares of the queues, in their order; those not listed have 1");
-/// The greatest weight.
+        .is("weights of the queues, in order; those not listed have 1");
+/// The largest weight.
 pub(super) const WEIGHT_MAX: u64 = 1 << 20;
 /// Room in packets.
-pub(super) const PACKETS: Param = Param::optional("packets", ParamKind::COUNT, "no limit")
-    .is("most packets that all queues hold");
+pub(super) const PACKETS: Param =
+    Param::optional("packets", ParamKind::COUNT, "no limit").is("limit on packets in all queues");
 /// Room in bytes.
 pub(super) const BYTES: Param =
-    Param::optional("bytes", ParamKind::BUFFER, "no limit").is("most bytes that all queues hold");
+    Param::optional("bytes", ParamKind::BUFFER, "no limit").is("limit on bytes in all queues");
 /// Room of each queue.
 pub(super) const EACH: Param =
-    Param::optional("each", ParamKind::COUNT, "no limit").is("most packets that one queue holds");
+    Param::optional("each", ParamKind::COUNT, "no limit").is("limit on packets in one queue");
 
 /// What identifies a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ fn hash(key: u64) -> u64 {
     key ^ (key >> 31)
 }
 
-/// How many packets and bytes may wait.
+/// Limits on the packets and bytes that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Most packets.
@@ -184,7 +184,7 @@ impl Room {
     }
 }
 
-/// The weight of each queue: those given, then 1.
+/// The weight of each queue; 1 beyond those listed.
 pub(super) fn weight(weights: &[u64], queue: usize) -> u64 {
     weights.get(queue).copied().unwrap_or(1).max(1)
 }
@@ -199,7 +199,7 @@ pub enum End {
 }
 
 impl End {
-    /// Of the parameter `drop`.
+    /// From the parameter `drop`.
     pub(super) fn from_values(values: &Values) -> End {
         match values.get::<String>("drop").as_str() {
             "tail" => End::Tail,
@@ -218,7 +218,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Of the parameter `unit`.
+    /// From the parameter `unit`.
     pub(super) fn from_values(values: &Values) -> Unit {
         match values.get::<String>("unit").as_str() {
             "bytes" => Unit::Bytes,
@@ -273,7 +273,7 @@ pub(super) struct Bank {
     unit: Unit,
     longest: Option<Tournament<u64>>,
     shortest: Option<Tournament<u64>>,
-    /// Number of times that a queue was served or became non-empty; wraps.
+    /// Counts each time that a queue is served or becomes non-empty; wraps.
     turn: u32,
     victims: VecDeque<(Packet, &'static str)>,
 }
@@ -446,7 +446,7 @@ impl Ring {
     pub(super) fn head(&self) -> Option<usize> {
         self.head
     }
-    /// The turn passes on.
+    /// Passes the turn on.
     #[inline]
     pub(super) fn rotate(&mut self) {
         self.head = self.head.map(|head| self.links[head].next);
@@ -457,7 +457,7 @@ impl Ring {
         if at >= self.links.len() {
             self.links.resize(at + 1, Link::default());
         }
-        debug_assert!(!self.links[at].inside, "a queue has one turn a round");
+        debug_assert!(!self.links[at].inside, "a queue has one turn per round");
         let (previous, next) = match self.head {
             Some(head) => (self.links[head].previous, head),
             None => (at, at),
@@ -471,7 +471,7 @@ impl Ring {
     #[inline]
     pub(super) fn leave(&mut self, at: usize) {
         let Link { next, previous, inside } = self.links[at];
-        debug_assert!(inside, "who leaves has joined");
+        debug_assert!(inside, "only a queue that has joined can leave");
         self.links[previous].next = next;
         self.links[next].previous = previous;
         self.links[at].inside = false;
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_has_a_queue_of_its_own_and_keeps_it() {
+    fn each_flow_has_its_own_queue_and_keeps_it() {
         let mut classifier = Classifier::new(By::Flow, None);
         for round in 0..2 {
             for flow in 0..1000 {
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_goes_round_whoever_joins_and_leaves() {
+    fn the_ring_keeps_its_order_as_queues_join_and_leave() {
         let mut ring = Ring::default();
         (0..3).for_each(|at| ring.join(at));
         ring.rotate();

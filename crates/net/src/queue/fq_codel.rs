@@ -1,4 +1,4 @@
-//! FQ-CoDel: a queue for each flow under CoDel, served by a deficit round robin that prefers the new.
+//! FQ-CoDel: a queue for each flow under CoDel, served by a deficit round robin that prefers new flows.
 //!
 //! ```text
 //!      /-> queue 0 [ ... ] CoDel -\      new queues first, one quantum each;
@@ -6,26 +6,26 @@
 //!      \-> ...             CoDel -/
 //! ```
 //!
-//! | Parameter  | Unit    | Default | Meaning                                                     |
-//! |------------|---------|---------|-------------------------------------------------------------|
-//! | `queues`   | queues  | 1024    | number of queues onto which flows are hashed  (§5.2)        |
-//! | `by`       | word    | `flow`  | what is hashed                                              |
-//! | `quantum`  | size    | 1514 B  | bytes of a turn  (§5.2)                                     |
-//! | `target`   | time    | 5 ms    | of CoDel  (§5.2)                                            |
-//! | `interval` | time    | 100 ms  | of CoDel  (§5.2)                                            |
-//! | `mtu`      | size    | 1500 B  | of CoDel                                                    |
-//! | `ecn`      | flag    | true    | mark where both ends understand  (§5.2)                     |
-//! | `packets`  | packets | 10240   | most packets of all queues  (§5.2)                          |
-//! | `bytes`    | size    | no limit| most bytes of all queues                                    |
-//! | `batch`    | packets | 64      | most packets that one overflow drops  (§4.1)                |
+//! | Parameter  | Unit    | Default  | Meaning                                              |
+//! |------------|---------|----------|------------------------------------------------------|
+//! | `queues`   | queues  | 1024     | number of queues onto which flows are hashed  (§5.2) |
+//! | `by`       | word    | `flow`   | what is hashed                                       |
+//! | `quantum`  | size    | 1514 B   | bytes served per turn  (§5.2)                        |
+//! | `target`   | time    | 5 ms     | of CoDel  (§5.2)                                     |
+//! | `interval` | time    | 100 ms   | of CoDel  (§5.2)                                     |
+//! | `mtu`      | size    | 1500 B   | of CoDel                                             |
+//! | `ecn`      | flag    | true     | mark if both ends support ECN  (§5.2)                |
+//! | `packets`  | packets | 10240    | limit on packets in all queues  (§5.2)               |
+//! | `bytes`    | size    | no limit | limit on bytes in all queues                         |
+//! | `batch`    | packets | 64       | limit on packets dropped per overflow  (§4.1)        |
 //!
 //! When full, half of the packets of the queue with the most bytes, at most `batch`, are dropped from
 //! its head.
 //!
 //! Source: RFC 8290, §4. A queue has used up its credits at zero ("at least a quantum of bytes", and so
 //! Linux), although the same sentence of §4.2 says "negative". Half of an odd number of packets is rounded
-//! up, so that an overflow always drops. Deviations: the hash is not keyed at random, because a run must
-//! repeat; there is no `ce_threshold` (§5.2.7, off by default).
+//! up, so that an overflow always drops. Deviations: the hash has no random key, because runs must be
+//! repeatable; there is no `ce_threshold` (§5.2.7, off by default).
 
 use super::codel::{CodelOptions, INTERVAL, Law, MTU, TARGET};
 use super::drr::QUANTUM;
@@ -37,20 +37,20 @@ use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time};
 use std::collections::VecDeque;
 
-/// What FQ-CoDel is told; see the table above.
+/// Options of FQ-CoDel; see the table above.
 #[derive(Clone, Copy, Debug)]
 pub struct FqCodelOptions {
     /// What is hashed.
     pub by: By,
     /// The number of queues; `None`: one for each flow.
     pub queues: Option<usize>,
-    /// Bytes of a turn.
+    /// Bytes served per turn.
     pub quantum: Bytes,
-    /// Of each queue.
+    /// CoDel's options, for each queue.
     pub codel: CodelOptions,
-    /// Of all queues.
+    /// Limit on all queues together.
     pub room: Room,
-    /// Most packets that one overflow drops.
+    /// Limit on packets dropped per overflow.
     pub batch: u64,
 }
 
@@ -105,7 +105,7 @@ impl FqCodel {
     #[cold]
     fn make_room(&mut self) {
         while self.bank.is_over() {
-            let longest = self.bank.longest().expect("a buffer that is too full holds something");
+            let longest = self.bank.longest().expect("a buffer that is too full is not empty");
             let half = self.bank.fifo(longest).len().div_ceil(2).min(self.options.batch.max(1));
             for _ in 0..half {
                 self.bank.drop_from(longest, End::Front, "longest queue");
@@ -181,7 +181,7 @@ impl Described for FqCodel {
         name: "fq-codel",
         family: Family::Queue,
         what: "FQ-CoDel: a queue for each flow under CoDel; new queues go first.",
-        ports: "in --> [ queue each, CoDel ] --> new queues, then old ones in turn --> out",
+        ports: "in --> [ queue per flow, CoDel ] --> new queues, then old ones in turn --> out",
         params: &[
             BY,
             Param::or("queues", ParamKind::Integer { min: 1, max: QUEUES_MAX as u64 }, "1024")
@@ -190,20 +190,20 @@ impl Described for FqCodel {
             TARGET,
             INTERVAL,
             MTU,
-            Param::or("ecn", ParamKind::Flag, "true").is("mark where both ends understand marks"),
-            Param::or("packets", ParamKind::COUNT, "10240").is("most packets that all queues hold"),
+            Param::or("ecn", ParamKind::Flag, "true").is("mark if both ends support ECN"),
+            Param::or("packets", ParamKind::COUNT, "10240").is("limit on packets in all queues"),
             BYTES,
-            Param::or("batch", ParamKind::COUNT, "64").is("most packets that one overflow drops"),
+            Param::or("batch", ParamKind::COUNT, "64").is("limit on packets dropped per overflow"),
         ],
         source: "RFC 8290, §4",
         deviations: &[
-            "The hash is not keyed at random, because a run must repeat.",
+            "The hash has no random key, because runs must be repeatable.",
             "There is no `ce_threshold`, which is off by default.",
         ],
         counters: &[MARKED],
         drops: &[
             LONG,
-            ("codel", "packets that CoDel dropped because their queue stood too long"),
+            ("codel", "packets that CoDel dropped from a standing queue"),
             ("longest queue", "packets of the longest queue, dropped to make room"),
         ],
         example: one_queue!("fq-codel = {}"),
@@ -234,7 +234,7 @@ mod tests {
 
     /// RFC 8290 §4.2: a sparse flow is served before those that keep a queue.
     #[test]
-    fn a_flow_that_sends_little_goes_before_those_that_send_much() {
+    fn a_sparse_flow_goes_before_heavy_ones() {
         let mut queue = FqCodel::new(each());
         (0..20).for_each(|n| queue.enqueue(Time::START, packet(n % 2, 1500)).unwrap());
         (0..6).for_each(|_| drop(queue.dequeue(Time::START)));
@@ -271,7 +271,7 @@ mod tests {
         queue.enqueue(Time::START, packet(2, 1500)).unwrap();
         let order: Vec<u32> =
             check::drain(&mut queue, Time::START).iter().map(|packet| packet.flow.0).collect();
-        assert_eq!(order, [2, 0], "flow 0 has lost its place among the new");
+        assert_eq!(order, [2, 0], "flow 0 is no longer new");
         assert!(queue.old.is_empty() && queue.new.is_empty());
     }
 
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let fast = CodelOptions {
             target: Duration::from_us(5),
             interval: Duration::from_us(100),

@@ -7,17 +7,17 @@
 //!        \-> B 50 -> b1, b2 --------/            in proportion to their weights
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
+//! | Parameter | Unit    | Default  | Meaning                                                    |
+//! |-----------|---------|----------|------------------------------------------------------------|
 //! | `parents` | numbers | required | parent of node 1, 2, ...: 0, the root, or a node before it |
-//! | `weights` | numbers | all 1    | share of node 1, 2, ... among its siblings                  |
-//! | `packets` | packets | no limit | most packets that all leaves hold                           |
-//! | `bytes`   | size    | no limit | most bytes that all leaves hold                             |
-//! | `each`    | packets | no limit | most packets of one leaf                                    |
+//! | `weights` | numbers | all 1    | share of node 1, 2, ... among its siblings                 |
+//! | `packets` | packets | no limit | limit on packets in all leaves                             |
+//! | `bytes`   | size    | no limit | limit on bytes in all leaves                               |
+//! | `each`    | packets | no limit | limit on packets of one leaf                               |
 //!
 //! Leaves take the classes of packets in their order: the first leaf class 0, and so on; classes beyond
 //! the last share it. A node without children is a leaf. Work per packet is O(log n) at each
-//! level, which is what the flat map saves (A-154).
+//! level, a cost that the flat map avoids (A-154).
 //!
 //! Source: Bennett & Zhang, Hierarchical Packet Fair Queueing Algorithms, SIGCOMM 1996, §4 (ARRIVE,
 //! RESET-PATH, RESTART-NODE); the link-sharing tree is A-150 to A-153. Deviation: the path of a packet
@@ -29,7 +29,7 @@ use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time, here};
 
-/// Most classes, because a packet's class has eight bits.
+/// Limit on classes, because a packet's class has eight bits.
 const LEAVES_MAX: usize = 256;
 
 /// The shape of a link-sharing tree.
@@ -47,7 +47,7 @@ impl Tree {
     /// Node n + 1 has the n-th parent and weight; node 0 is the root.
     ///
     /// # Errors
-    /// A parent that does not stand before its child, more weights than nodes, no class or too many.
+    /// A parent that does not come before its child, more weights than nodes, no class or too many.
     ///
     /// ```
     /// use lastmeter_net::queue::Tree;
@@ -147,8 +147,8 @@ impl HPfq {
         }
     }
 
-    /// ARRIVE: a leaf, or a node below, has something to send; its parents hear of it as far as they
-    /// had nothing.
+    /// ARRIVE: a leaf, or a node below, has something to send; its parents are notified as far up as they
+    /// had nothing to send.
     fn arrive(&mut self, class: usize, len: u64) {
         let mut node = self.tree.leaves[class];
         while node != 0 {
@@ -165,8 +165,8 @@ impl HPfq {
         }
     }
 
-    /// RESET-PATH and RESTART-NODE, from the leaf up: each server is told of the service and selects
-    /// anew.
+    /// RESET-PATH and RESTART-NODE, from the leaf up: each server is notified of the service and selects
+    /// again.
     fn restart(&mut self, class: usize, len: u64) {
         let mut node = self.tree.leaves[class];
         let mut next = match self.bank.fifo(class).head_len() {
@@ -223,19 +223,19 @@ impl Queue for HPfq {
     }
 }
 
-/// What a packet costs: the work of one is that of finding its place.
+/// The cost of a packet: most of the work is finding its place.
 pub(super) const INSERTIONS: (&str, &str) =
-    ("insertions", "how often a queue or a class took its place in an ordered list");
+    ("insertions", "insertions of a queue or class into an ordered list");
 
 impl Described for HPfq {
     const PAGE: &'static Page = &Page {
         name: "h-pfq",
         family: Family::Queue,
         what: "A link-sharing tree of classes, each inner node a WF2Q+ server.",
-        ports: "in --> [ leaf each ] --> tree of fair servers --> out",
+        ports: "in --> [ queue per leaf ] --> tree of fair servers --> out",
         params: &[PARENTS, TREE_WEIGHTS, PACKETS, BYTES, EACH],
         source: "Bennett & Zhang, SIGCOMM 1996, §4; Ndiaye, MIT LCS-TM-509 (link-sharing tree)",
-        deviations: &["The path of a packet is restarted when the next one is asked for."],
+        deviations: &["The path of a packet is restarted when the next one is requested."],
         counters: &[INSERTIONS],
         drops: &[FULL],
         example: one_queue!(
@@ -249,7 +249,7 @@ impl Described for HPfq {
     }
     fn build(values: &Values, site: &Site<'_>) -> HPfq {
         let each = site.buffers.scale(values.given("each").unwrap_or(u64::MAX));
-        let tree = Tree::from_values(values).expect("the values fit each other");
+        let tree = Tree::from_values(values).expect("the values are consistent");
         HPfq::new(tree, Room::from_values(values, site), each)
     }
 }
@@ -288,7 +288,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn shares_are_those_of_the_tree_whoever_is_idle() {
+    fn shares_follow_the_tree_whichever_classes_idle() {
         let queue = || HPfq::new(tree(), Room::UNLIMITED, u64::MAX);
         near(sent(&mut queue(), &[0, 1, 2, 3], 1000), [30, 20, 10, 40], 2000);
         near(sent(&mut queue(), &[0, 2, 3], 1000), [50, 0, 10, 40], 2000);
@@ -314,7 +314,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_tree_that_cannot_be_is_refused_at_the_number_that_is_wrong() {
+    fn an_invalid_tree_is_refused_at_the_wrong_number() {
         let index = |parents: &[u64]| Tree::new(parents, &[]).unwrap_err().index;
         assert_eq!(index(&[1]), Some(0));
         assert_eq!(index(&[0, 2, 0]), Some(1));
@@ -325,7 +325,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         check::holds(HPfq::new(tree(), Room::packets(30), 12), &check::USUAL);
         let deep = Tree::new(&[0, 1, 2, 3, 3, 0], &[]).unwrap();
         check::holds(HPfq::new(deep, Room::UNLIMITED, u64::MAX), &check::USUAL);

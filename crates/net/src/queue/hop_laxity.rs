@@ -1,25 +1,25 @@
-//! Hop-Laxity: the packet that has the least time left for each hop that it still has to go.
+//! Hop-Laxity: the packet with the least time left per remaining hop goes first.
 //!
 //! ```text
 //! in --> [ by now + (deadline - now) / hops ] --> out, hops -= 1        late: sent or dropped
 //!        [ packets without deadline, in order ] --> out while no other waits
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `late`    | word    | `drop`   | what happens to a packet past its deadline: `drop`, `send`  |
-//! | `packets` | packets | no limit | most packets that it holds                                  |
-//! | `bytes`   | size    | no limit | most bytes that it holds                                    |
+//! | Parameter | Unit    | Default  | Meaning                                                      |
+//! |-----------|---------|----------|--------------------------------------------------------------|
+//! | `late`    | word    | `drop`   | what happens to packets past their deadlines: `drop`, `send` |
+//! | `packets` | packets | no limit | limit on packets held                                        |
+//! | `bytes`   | size    | no limit | limit on bytes held                                          |
 //!
-//! A packet carries the deadline at which it should arrive and the hops that it still has to go, this
+//! A packet carries its deadline for arrival and the number of remaining hops, this
 //! one included. Its laxity, the time left, is divided evenly among them: the instant at which its share
-//! for this hop is used up orders the queue. A packet without deadline (zero) is best effort and goes
-//! when nothing else waits; one without hops (zero) is on its last. Of equal instants, first in, first
-//! out. What is late when its turn comes is of no use to its receiver. O(log n).
+//! for this hop is used up orders the queue. A packet without deadline (zero) is best effort and is sent
+//! when nothing else waits; one with zero hops is on its last. Equal instants are served first in, first
+//! out. A packet that is late when its turn comes is of no use to its receiver. O(log n).
 //!
 //! Source: Schulzrinne, Kurose & Towsley, An Evaluation of Scheduling Mechanisms for Providing
 //! Best-Effort, Real-Time Communication in Wide-Area Networks, INFOCOM 1994; E-04. Deviation: the share
-//! is worked out once, at arrival, so that the order is kept in a heap. The ratio of laxity to hops of two
+//! is computed once, at arrival, so that the order is kept in a heap. The ratio of laxity to hops of two
 //! waiting packets with different numbers of hops may change order later; that of their instants does not.
 
 use super::due::Agenda;
@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 pub enum Late {
     /// It is dropped.
     Drop,
-    /// It is sent all the same.
+    /// It is still sent.
     Send,
 }
 
@@ -71,7 +71,7 @@ impl HopLaxity {
             Time::START => Time::MAX,
             deadline => {
                 let laxity = deadline.saturating_since(now) / u64::from(packet.hops.max(1));
-                // What is late already goes by how late it is.
+                // Packets that are already late are ordered by how late they are.
                 if laxity.is_zero() { deadline.min(now) } else { now + laxity }
             }
         }
@@ -116,16 +116,16 @@ impl Described for HopLaxity {
     const PAGE: &'static Page = &Page {
         name: "hop-laxity",
         family: Family::Queue,
-        what: "Hop-Laxity: the least time left to the deadline for each hop to go.",
+        what: "Hop-Laxity: the least time to the deadline per remaining hop goes first.",
         ports: "in --> [ by now + (deadline - now) / hops ] --> out, hops -= 1",
         params: &[
             Param::or("late", ParamKind::Choice(&["drop", "send"]), "drop")
-                .is("what becomes of a packet that is past its deadline"),
+                .is("what happens to packets past their deadlines"),
             PACKETS,
             BYTES,
         ],
         source: "Schulzrinne, Kurose & Towsley, INFOCOM 1994",
-        deviations: &["The share of a hop is worked out at arrival, not anew at each departure."],
+        deviations: &["A hop's share is computed at arrival, not again at each departure."],
         drops: &[FULL, ("late", "packets whose deadline passed while they waited")],
         example: one_queue!("hop-laxity = { packets = 50 }"),
         ..Page::at(here!())
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_is_dropped_or_sent_as_told() {
+    fn late_packets_are_dropped_or_sent_as_configured() {
         for (late, sent, dropped) in [(Late::Drop, 1, 1), (Late::Send, 2, 0)] {
             let mut queue = HopLaxity::new(late, Room::UNLIMITED);
             queue.enqueue(at(0), due(0, 5, 1)).unwrap();
@@ -180,9 +180,9 @@ mod tests {
     }
 
     proptest! {
-        /// At every departure no packet that arrived at the same time has less laxity per hop left.
+        /// At every departure, no packet that arrived at the same time has less laxity per hop.
         #[test]
-        fn of_those_that_came_together_none_is_more_urgent_than_who_leaves(
+        fn of_packets_that_arrived_together_the_most_urgent_leaves_first(
             kinds in prop::collection::vec((1u64..500, 1u8..9), 1..40),
         ) {
             let mut queue = HopLaxity::new(Late::Send, Room::UNLIMITED);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = check::Options { work_conserving: false, ..check::USUAL };
         check::holds(HopLaxity::new(Late::Drop, Room::packets(30)), &options);
         check::holds(HopLaxity::new(Late::Send, Room::UNLIMITED), &check::USUAL);

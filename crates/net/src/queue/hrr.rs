@@ -6,25 +6,25 @@
 //! level 1                 c               d        frame of 2 slots, one each 4 slots of level 0
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `slots`   | numbers | required | slots of class 0, 1, ... in each frame of its level         |
-//! | `levels`  | numbers | all 0    | level of class 0, 1, ...; level 0 has the fastest frame     |
-//! | `down`    | numbers | all 1    | slots that each frame of level 0, 1, ... gives to the next  |
-//! | `slot`    | size    | 1500 B   | longest packet; a slot is its time on the line              |
-//! | `packets` | packets | no limit | most packets that all classes hold                          |
-//! | `bytes`   | size    | no limit | most bytes that all classes hold                            |
-//! | `each`    | packets | no limit | most packets of one class                                   |
+//! | Parameter | Unit    | Default  | Meaning                                                    |
+//! |-----------|---------|----------|------------------------------------------------------------|
+//! | `slots`   | numbers | required | slots of class 0, 1, ... in each frame of its level        |
+//! | `levels`  | numbers | all 0    | level of class 0, 1, ...; level 0 has the fastest frame    |
+//! | `down`    | numbers | all 1    | slots that each frame of level 0, 1, ... gives to the next |
+//! | `slot`    | size    | 1500 B   | longest packet; a slot lasts its transmission time         |
+//! | `packets` | packets | no limit | limit on packets in all classes                            |
+//! | `bytes`   | size    | no limit | limit on bytes in all classes                              |
+//! | `each`    | packets | no limit | limit on packets of one class                              |
 //!
 //! A frame of level l has the slots of its classes, then those for level l + 1. A class sends one packet
-//! in each of its slots, and never more in a frame, so that traffic stays as smooth as its level makes it:
+//! in each of its slots, and never more per frame, so that traffic stays smooth at the time scale of its level:
 //! not work-conserving. Classes beyond those listed are best effort, together: they take slots whose class
-//! has nothing to send. A packet longer than a slot is refused. Slots begin at multiples of the slot's time
-//! at the link's rate (1 Gbit/s where it has none). O(levels) for a packet; finding the next slot of use
-//! after an idle one is O(classes), of which there are at most 255.
+//! has nothing to send. A packet longer than a slot is refused. Slots begin at multiples of the slot time
+//! at the link's rate (1 Gbit/s if it has none). O(levels) per packet; finding the next usable slot
+//! after an idle one is O(classes), at most 255.
 //!
 //! Source: Kalmanek, Kanakia & Keshav, Rate Controlled Servers for Very High-Speed Networks, GLOBECOM
-//! 1990, §3; E-04. Deviation: a slot carries one packet of any length up to its own, where the paper has
+//! 1990, §3; E-04. Deviation: a slot carries one packet of any length that fits, where the paper has
 //! cells; the order of slots in a frame (classes as listed, then the next level) is ours.
 
 use super::flows::{BYTES, Bank, By, Classifier, EACH, PACKETS, Room, of_bank};
@@ -32,11 +32,11 @@ use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time, here};
 
-/// Most classes with slots: one more is best effort.
+/// Limit on classes with slots: one more is best effort.
 const CLASSES_MAX: usize = 255;
-/// Most levels.
+/// Limit on levels.
 const LEVELS_MAX: u64 = 8;
-/// Most slots that a class has, or that a level gives to the next.
+/// Limit on the slots of a class, and on those that a level gives to the next.
 const SLOTS_MAX: u64 = 1024;
 
 /// One level's frame.
@@ -70,7 +70,7 @@ impl Frames {
     /// `down[l]` slots (else 1) to the next.
     ///
     /// # Errors
-    /// No class or too many, more levels than classes, slots for a level that is not there.
+    /// No class or too many, more levels than classes, slots for a level that does not exist.
     ///
     /// ```
     /// use lastmeter_net::queue::Frames;
@@ -91,7 +91,7 @@ impl Frames {
         let last = levels.iter().copied().max().unwrap_or(0).min(LEVELS_MAX - 1) as usize;
         if down.len() > last {
             let found = format!("there is no level {} to give slots to", last + 1);
-            return Err(Misfit::new(DOWN, found, "name it in `levels`, or leave this out").at(last));
+            return Err(Misfit::new(DOWN, found, "list it in `levels`, or leave this out").at(last));
         }
         let mut frames = vec![Frame::default(); last + 1];
         for (level, frame) in frames[..last].iter_mut().enumerate() {
@@ -126,7 +126,7 @@ impl Frames {
                 None => slot = turn * frame.down + (place - frame.own()),
             }
         }
-        unreachable!("the last level gives no slots away")
+        unreachable!("the last level has no next one")
     }
     /// The first slot from `slot` on that belongs to `class`.
     fn next(&self, class: usize, slot: u64) -> u64 {
@@ -229,7 +229,7 @@ impl Described for Hrr {
         name: "hrr",
         family: Family::Queue,
         what: "Hierarchical round robin: slots of a frame for classes, or for a slower frame.",
-        ports: "in --> [ class each ] --> the class of this slot --> out",
+        ports: "in --> [ queue per class ] --> the class of this slot --> out",
         params: &[
             Param::required(SLOTS, ParamKind::Integers { min: 1, max: SLOTS_MAX })
                 .is("slots of class 0, 1, ... in each frame of its level; others are best effort"),
@@ -237,14 +237,15 @@ impl Described for Hrr {
                 .is("level of class 0, 1, ...; level 0 has the fastest frame"),
             Param::optional(DOWN, ParamKind::Integers { min: 1, max: SLOTS_MAX }, "all 1")
                 .is("slots that each frame of level 0, 1, ... gives to the next"),
-            Param::or("slot", ParamKind::PACKET, "1500 B").is("longest packet; a slot is its time"),
+            Param::or("slot", ParamKind::PACKET, "1500 B")
+                .is("longest packet; a slot lasts its transmission time"),
             PACKETS,
             BYTES,
             EACH,
         ],
         source: "Kalmanek, Kanakia & Keshav, GLOBECOM 1990, §3",
-        deviations: &["A slot carries a packet of any length up to its own; the paper has cells."],
-        drops: &[("full", "packets that came when it had no room, or that are longer than a slot")],
+        deviations: &["A slot carries one packet of any length that fits; the paper has cells."],
+        drops: &[("full", "packets that arrived when it was full, or longer than a slot")],
         example: one_queue!(
             "hrr = { slots = [3, 1, 1], levels = [0, 1, 1], packets = 50 }",
             "5 Mbit/s"
@@ -257,7 +258,7 @@ impl Described for Hrr {
     }
     fn build(values: &Values, site: &Site<'_>) -> Hrr {
         Hrr::new(
-            Frames::from_values(values).expect("the values fit each other"),
+            Frames::from_values(values).expect("the values are consistent"),
             values.get("slot"),
             site.rate.unwrap_or(Rate::from_gbit(1)),
             Room::from_values(values, site),
@@ -288,7 +289,7 @@ mod tests {
         (0..slots)
             .map(|slot| {
                 let out = queue.dequeue(at(slot))?;
-                assert!(queue.dequeue(at(slot)).is_none(), "one packet a slot");
+                assert!(queue.dequeue(at(slot)).is_none(), "one packet per slot");
                 queue.enqueue(at(slot), packet(out.flow.0, 1000)).unwrap();
                 Some(out.flow.0)
             })
@@ -301,7 +302,7 @@ mod tests {
         let frames = || Frames::new(&[2, 1, 1, 1], &[0, 0, 1, 1], &[]).unwrap();
         let all = sent(frames(), &[0, 1, 2, 3], 8);
         assert_eq!(all, [0, 0, 1, 2, 0, 0, 1, 3].map(Some));
-        // What others leave stays idle, but for best effort (class 4).
+        // Slots left unused stay idle, except for best effort (class 4).
         let some = sent(frames(), &[1, 3], 8);
         assert_eq!(some, [None, None, Some(1), None, None, None, Some(1), Some(3)]);
         let effort = sent(frames(), &[1, 4], 4);
@@ -310,7 +311,7 @@ mod tests {
 
     proptest! {
         /// Kalmanek et al., §3: in each frame of its level a class sends its slots, neither more nor
-        /// less while it has packets; and the next slot is the one that a walk finds.
+        /// less while it has packets; and the next slot is the one found by a linear search.
         #[test]
         fn a_class_has_its_slots_in_each_frame_and_no_more(
             slots in prop::collection::vec(1u64..4, 1..6),
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_cannot_be_are_refused() {
+    fn invalid_frames_are_refused() {
         let param = |slots: &[u64], levels: &[u64], down: &[u64]| {
             Frames::new(slots, levels, down).unwrap_err().param
         };
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = check::Options { work_conserving: false, ..check::USUAL };
         let frames = Frames::new(&[2, 1, 1, 1, 3], &[0, 0, 1, 1, 2], &[2]).unwrap();
         let room = Room::packets(30);

@@ -185,7 +185,7 @@ impl Queue for Box<dyn Queue> {
 pub trait Described: Queue + Sized + 'static {
     /// Its page.
     const PAGE: &'static Page;
-    /// Its line in [`KINDS`].
+    /// Its entry in [`KINDS`].
     const KIND: Kind = Kind {
         page: Self::PAGE,
         fit: Self::fit,
@@ -195,7 +195,7 @@ pub trait Described: Queue + Sized + 'static {
             of: TypeId::of::<Self>,
         },
     };
-    /// Whether values that are each valid are consistent.
+    /// Whether values that are valid on their own are consistent with each other.
     ///
     /// # Errors
     /// If they are not: which is wrong, and what would be right.
@@ -221,13 +221,13 @@ pub trait Described: Queue + Sized + 'static {
 /// The surroundings of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
-    /// The factor on every limit.
+    /// The factor applied to every limit.
     pub buffers: Buffers,
     /// The rate at which it will be served, if that is constant.
     pub rate: Option<Rate>,
     /// Line time of each packet beyond its length.
     pub framing: Bytes,
-    /// The promises to flows that pass it.
+    /// The promises to flows that pass through it.
     pub promises: &'a [Promise],
     /// The seed of the experiment.
     pub seed: u64,
@@ -277,7 +277,7 @@ pub struct Promise {
     pub due: Duration,
 }
 
-/// The factor on every limit of a queue, to predict what larger buffers would bring.
+/// The factor applied to every limit of a queue, to predict the effect of larger buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// Limits are multiplied by this.
@@ -296,7 +296,7 @@ impl Buffers {
         Buffers { numerator, denominator }
     }
 
-    /// The changed `limit`, at least 1; no limit stays no limit.
+    /// The changed `limit`, at least 1; an unlimited queue stays unlimited.
     pub fn scale(self, limit: u64) -> u64 {
         if limit == u64::MAX {
             return limit;

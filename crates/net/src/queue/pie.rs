@@ -1,4 +1,4 @@
-//! PIE: a drop probability that a controller moves until the waiting time is what it should be.
+//! PIE: a controller adjusts the drop probability to keep the queueing delay at its target.
 //!
 //! ```text
 //! in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out, whose waiting time
@@ -9,24 +9,24 @@
 //! |-----------|---------|----------|-------------------------------------------------------------|
 //! | `target`  | time    | 15 ms    | QDELAY_REF  (§4.2)                                          |
 //! | `update`  | time    | 15 ms    | T_UPDATE  (§4.2)                                            |
-//! | `burst`   | time    | 150 ms   | MAX_BURST, in which nothing is dropped  (§4.4)              |
-//! | `alpha`   | 1/s     | 0.125    | weight of the deviation  (§4.2)                             |
-//! | `beta`    | 1/s     | 1.25     | weight of its trend  (§4.2)                                 |
+//! | `burst`   | time    | 150 ms   | MAX_BURST, the burst during which nothing is dropped (§4.4) |
+//! | `alpha`   | 1/s     | 0.125    | gain for the deviation from the target | (§4.2)                             |
+//! | `beta`    | 1/s     | 1.25     | gain for the change of delay | (§4.2)                                 |
 //! | `mark`    | 1       | 0.1      | below this p packets are marked, not dropped  (§5.1)        |
-//! | `mean`    | size    | 1500 B   | MEAN_PKTSIZE: with two of these waiting none is dropped     |
-//! | `ecn`     | flag    | false    | mark instead of dropping where both ends understand         |
-//! | `packets` | packets | no limit | most packets that it holds (TAIL_DROP)                      |
-//! | `bytes`   | size    | no limit | most bytes that it holds                                    |
+//! | `mean`    | size    | 1500 B   | MEAN_PKTSIZE: up to two of these may wait without drops     |
+//! | `ecn`     | flag    | false    | mark instead of dropping if both ends support ECN         |
+//! | `packets` | packets | no limit | limit on packets held (TAIL_DROP)                      |
+//! | `bytes`   | size    | no limit | limit on bytes held                                    |
 //!
-//! Source: RFC 8033, §4, appendix A, with the options of §5.1 (ECN), §5.4 (randomness evened out, between
+//! Source: RFC 8033, §4, appendix A, with the options of §5.1 (ECN), §5.4 (derandomisation, between
 //! 0.85 and 8.5) and §5.5 (cap on a step of p) as appendix B has them.
 //!
 //! Deviations. The delay is the waiting time of the packet that left last (timestamps, §4.3), and zero
-//! once the queue has run empty, as in Linux; the RFC keeps the last one. §5.3 (active and inactive) is
-//! left out, as in appendix A: then p decays while both delays are zero (§4.2; appendix B: below half the
-//! target) and a burst allowance stands before the draw (appendix B draws first). Updates that fall due
-//! while nobody calls are made up for at the next call, all with the delay of then; after 1000 of them
-//! the rest are skipped.
+//! once the queue is empty, as in Linux; the RFC keeps the last one. §5.3 (active and inactive) is
+//! omitted, as in appendix A: p decays while both delays are zero (§4.2; appendix B: below half the
+//! target) and the burst allowance is checked before the draw (appendix B draws first). Updates that fall due
+//! between calls are made at the next call, all with the delay at that time; beyond 1000
+//! they are skipped.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED, PROBABILITY};
@@ -34,25 +34,25 @@ use super::{Described, FULL, Queue, Site, Unit};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Stream, Time, here};
 
-/// Updates that one call makes up for: 0.98 to this is below the least p that matters.
+/// Most overdue updates that one call makes: 0.98 to this power is below the least p that matters.
 const UPDATES_MAX: u32 = 1000;
 
 /// Parameters of PIE; see the table above.
 #[derive(Clone, Debug)]
 pub struct PieOptions {
-    /// The waiting time that it aims at.
+    /// Target queueing delay.
     pub target: Duration,
-    /// Between updates of p.
+    /// Time between updates of p.
     pub update: Duration,
-    /// In which nothing is dropped after rest.
+    /// Burst after an idle time during which nothing is dropped.
     pub burst: Duration,
-    /// Weight of the deviation, per second.
+    /// Gain for the deviation from the target, per second.
     pub alpha: f64,
-    /// Weight of its trend, per second.
+    /// Gain for the change of delay, per second.
     pub beta: f64,
     /// Below this p packets are marked.
     pub mark: f64,
-    /// Length of a usual packet.
+    /// Typical packet length.
     pub mean: Bytes,
     /// Whether packets are marked.
     pub ecn: bool,
@@ -215,18 +215,20 @@ impl Described for Pie {
     const PAGE: &'static Page = &Page {
         name: "pie",
         family: Family::Queue,
-        what: "PIE: drops at random so often that the waiting time is what it should be.",
+        what: "PIE: a drop probability that keeps the queueing delay at its target.",
         ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out",
         params: &[
-            Param::or("target", ParamKind::Time, "15 ms").is("the waiting time that it aims at"),
-            Param::or("update", ParamKind::Time, "15 ms").is("between updates of p"),
+            Param::or("target", ParamKind::Time, "15 ms").is("target queueing delay"),
+            Param::or("update", ParamKind::Time, "15 ms").is("time between updates of p"),
             Param::or("burst", ParamKind::Time, "150 ms")
-                .is("nothing is dropped so long after rest"),
-            Param::or("alpha", GAIN, "0.125").is("weight of the deviation, per second"),
-            Param::or("beta", GAIN, "1.25").is("weight of its trend, per second"),
+                .is("burst after an idle time during which nothing is dropped"),
+            Param::or("alpha", GAIN, "0.125")
+                .is("gain for the deviation from the target, per second"),
+            Param::or("beta", GAIN, "1.25").is("gain for the change of delay, per second"),
             Param::or("mark", PROBABILITY, "0.1")
                 .is("below this p packets are marked, not dropped"),
-            Param::or("mean", ParamKind::PACKET, "1500 B").is("with two of these none is dropped"),
+            Param::or("mean", ParamKind::PACKET, "1500 B")
+                .is("up to two packets of this size may wait without drops"),
             ECN,
             PACKETS,
             BYTES,
@@ -234,8 +236,8 @@ impl Described for Pie {
         source: "RFC 8033, §4, §5.1, §5.4, §5.5, appendices A and B",
         deviations: &[
             "The delay is zero once the queue is empty, as in Linux.",
-            "It is always active (§5.3 is left out).",
-            "Updates that fall due while nobody calls are made at the next call.",
+            "It is always active (§5.3 is omitted).",
+            "Updates that fall due between calls are made at the next call.",
         ],
         counters: &[MARKED],
         drops: &[FULL, ("pie", "packets dropped at random")],
@@ -295,10 +297,10 @@ mod tests {
         assert!((queue.p - (before - 0.125 * 0.015 / 2.0) * 0.98).abs() < 1e-12);
     }
 
-    /// RFC 8033 §4.2: a step of alpha x 10 ms, divided as the table of ranges of p says, which has its
-    /// corners in the range above; §5.5 caps it from p = 0.1 on.
+    /// RFC 8033 §4.2: a step of alpha x 10 ms, divided according to the table of ranges of p, whose
+    /// boundaries belong to the range above; §5.5 caps it from p = 0.1 up.
     #[test]
-    fn the_step_shrinks_with_p_as_the_table_says() {
+    fn the_step_is_scaled_by_the_table_of_ranges_of_p() {
         let (target, delay) = (Duration::from_ms(15), Duration::from_ms(25));
         let divisors: [(f64, f64); 9] = [
             (0.0, 2048.0),
@@ -323,9 +325,9 @@ mod tests {
         assert!((steep.p - 0.12).abs() < 1e-12, "{}", steep.p);
     }
 
-    /// RFC 8033 §4.1 and §4.4: what passes without a draw.
+    /// RFC 8033 §4.1 and §4.4: packets that pass without a draw.
     #[test]
-    fn a_draw_is_made_only_where_there_is_congestion_and_no_allowance() {
+    fn packets_are_drawn_only_under_congestion_and_without_allowance() {
         let full = |bytes: u64| {
             let mut queue = pie(PieOptions::RFC_8033);
             for _ in 0..bytes / 100 {
@@ -350,7 +352,7 @@ mod tests {
         queue.accumulated = 8.0;
         queue.enqueue(at(0), packet(0, 100)).unwrap();
         assert_eq!(victims(&mut queue), [(0, "pie")]);
-        // Congestion is over: the allowance is as it was at first.
+        // Congestion is over: the allowance is full again.
         (queue.p, queue.delay, queue.delay_old) = (0.0, Duration::from_ms(7), Duration::ZERO);
         queue.enqueue(at(0), packet(0, 100)).unwrap();
         assert_eq!(queue.burst_left, Duration::from_ms(150));
@@ -375,7 +377,7 @@ mod tests {
 
     /// RFC 8033 §5.1: below mark_ecnth packets are marked, from there on dropped.
     #[test]
-    fn marks_give_way_to_drops_at_the_threshold() {
+    fn packets_are_marked_below_the_threshold_and_dropped_from_it_on() {
         for (p, marked) in [(0.099, 1), (0.1, 0)] {
             let mut queue = pie(PieOptions { ecn: true, ..PieOptions::RFC_8033 });
             (0..100).for_each(|_| queue.bank.push(0, packet(0, 100)));
@@ -389,7 +391,7 @@ mod tests {
         }
     }
 
-    /// A source that does not give way, 20 % too fast: PIE has to lose a sixth of it, and keeps
+    /// An unresponsive source, 20 % too fast: PIE has to drop a sixth of it, and keeps
     /// the delay near its target.
     #[test]
     fn an_unresponsive_overload_is_held_at_the_target() {
@@ -416,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let us = Duration::from_us;
         let quick =
             PieOptions { target: us(5), update: us(5), burst: us(10), ..PieOptions::RFC_8033 };

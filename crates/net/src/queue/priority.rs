@@ -6,15 +6,15 @@
 //!      \-> class 2 [ ... ] -/
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                |
-//! |-----------|---------|----------|--------------------------------------------------------|
-//! | `levels`  | classes | 8        | how many there are; classes beyond the last share it   |
-//! | `packets` | packets | no limit | most packets that all classes hold                     |
-//! | `bytes`   | bytes   | no limit | most bytes that all classes hold                       |
-//! | `full`    | word    | `refuse` | what gives way: the newcomer, or the newest of the lowest priority (`lowest`) |
-//! | `short`   | bytes   | none     | packets of at most this length count as class 0       |
+//! | Parameter | Unit    | Default  | Meaning                                                                       |
+//! |-----------|---------|----------|-------------------------------------------------------------------------------|
+//! | `levels`  | classes | 8        | number of classes; those beyond the last share it                             |
+//! | `packets` | packets | no limit | limit on packets in all classes                                               |
+//! | `bytes`   | bytes   | no limit | limit on bytes in all classes                                                 |
+//! | `full`    | word    | `refuse` | what is dropped: the arrival, or the newest of the lowest priority (`lowest`) |
+//! | `short`   | bytes   | none     | packets of at most this length count as class 0                               |
 //!
-//! With `short`, acknowledgements go first without inspection; and so does a sender that cuts data
+//! With `short`, acknowledgements go first without inspection; but so do senders that cut their data
 //! into small packets. (A-172)
 //!
 //! Not pre-emptive: a packet whose transmission has begun is sent whole. Within a class, first in,
@@ -28,7 +28,7 @@ use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time};
 
-/// Most levels; a word of the machine says which of them hold something.
+/// Limit on levels: the bits of a machine word mark the non-empty ones.
 const LEVELS_MAX: u64 = 64;
 
 /// A queue for each class, served in their order.
@@ -56,7 +56,7 @@ pub struct Priority {
 }
 
 impl Priority {
-    /// Up to 64 `levels`. Where `push_out`, a full buffer takes from the lowest priority.
+    /// Up to 64 `levels`. With `push_out`, a full buffer drops from the lowest priority.
     pub fn new(levels: usize, room: Room, push_out: bool) -> Priority {
         let levels = levels.clamp(1, LEVELS_MAX as usize);
         let mut bank = Bank::new(room);
@@ -119,16 +119,16 @@ impl Described for Priority {
         ports: "in --> [ class 0 ] [ class 1 ] ... --> lowest class first --> out",
         params: &[
             Param::or("levels", ParamKind::Integer { min: 1, max: LEVELS_MAX }, "8")
-                .is("how many classes; those beyond the last share it"),
+                .is("number of classes; those beyond the last share it"),
             PACKETS,
             BYTES,
             Param::or("full", ParamKind::Choice(&["refuse", "lowest"]), "refuse")
-                .is("what gives way: the newcomer, or the newest packet of the lowest priority"),
+                .is("which packet is dropped: the arrival, or the newest of the lowest priority"),
             Param::optional("short", ParamKind::BUFFER, "none")
                 .is("packets of at most this length count as class 0"),
         ],
         source: "Kleinrock, Queueing Systems, Volume 2, 1976, §3.6",
-        drops: &[FULL, ("pushed out", "packets dropped to make room for a lower class")],
+        drops: &[FULL, ("pushed out", "packets dropped to make room for a higher priority")],
         example: one_queue!(r#"priority = { levels = 2, packets = 50, full = "lowest" }"#),
         ..Page::at(here!())
     };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_takes_from_the_lowest_priority_only() {
+    fn a_full_buffer_drops_from_the_lowest_priority_only() {
         let mut queue = Priority::new(3, Room::packets(2), true);
         queue.enqueue(Time::START, packet(2, 100)).unwrap();
         queue.enqueue(Time::START, packet(1, 100)).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         check::holds(Priority::new(4, Room::packets(20), true), &check::USUAL);
         let room = Room { packets: u64::MAX, bytes: Bytes(20_000) };
         check::holds(Priority::new(4, room, false), &check::USUAL);

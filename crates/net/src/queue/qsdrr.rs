@@ -2,7 +2,7 @@
 //! shortest.
 //!
 //! ```text
-//! in --> [ queue each ] --> deficit round robin --> out
+//! in --> [ queue per flow ] --> deficit round robin --> out
 //!
 //! discard queue D:   none --full--> longest --full, D longer than another--> D drops again
 //!                                      ^------full, D is the shortest, or empty------|
@@ -10,15 +10,15 @@
 //!
 //! Parameters are those of `drr`, and:
 //!
-//! | Parameter | Unit | Default   | Meaning                                                      |
-//! |-----------|------|-----------|--------------------------------------------------------------|
-//! | `discard` | word | `stored`  | drop `stored` packets, or refuse at `arrival`  (ours)        |
-//! | `forget`  | time | never     | D ends after so long without a drop  (ours)                  |
+//! | Parameter | Unit | Default  | Meaning                                               |
+//! |-----------|------|----------|-------------------------------------------------------|
+//! | `discard` | word | `stored` | drop `stored` packets, or refuse at `arrival`  (ours) |
+//! | `forget`  | time | never    | time without a drop after which D is forgotten (ours) |
 //!
-//! The hysteresis makes few flows lose in each time of congestion, so that senders do not fall into
+//! The hysteresis makes few flows lose packets in each congestion episode, so that senders do not fall into
 //! step and the link does not run dry. "Shortest" is re-evaluated for each packet to drop: D stays
-//! while it is longer than the shortest of the others. With `discard = "arrival"` nothing that is
-//! stored is ever read and dropped: when an arrival finds no room, the longest queue is put into the
+//! while it is longer than the shortest of the others. With `discard = "arrival"`, no stored packet is
+//! ever dropped: when an arrival finds no room, the longest queue is put into the
 //! discard state, in which it refuses arrivals until it is the shortest; another queue that finds
 //! no room is refused as well.
 //!
@@ -33,14 +33,14 @@ use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Time};
 
-/// The same queue loses until it is the shortest.
+/// The same queue drops until it is the shortest.
 #[derive(Debug)]
 struct Persistent {
     unit: Unit,
     discard: Option<usize>,
-    /// Whether arrivals are refused instead of stored packets dropped.
+    /// Whether arrivals are refused, instead of stored packets being dropped.
     arrival: bool,
-    /// Which queues are in the discard state, where `arrival`.
+    /// With `arrival`: which queues are in the discard state.
     discarding: Vec<bool>,
     forget: Option<Duration>,
     last_drop: Time,
@@ -72,7 +72,7 @@ impl Victim for Persistent {
             let forgotten = self.forget.is_some_and(|forget| calm > forget);
             !forgotten && !bank.fifo(at).is_empty() && !self.is_shortest(at, bank)
         });
-        let longest = || bank.longest().expect("a buffer that is too full holds something");
+        let longest = || bank.longest().expect("a buffer that is too full is not empty");
         *self.discard.insert(kept.unwrap_or_else(longest))
     }
     fn refuses(&mut self, _now: Time, at: usize, len: Bytes, bank: &Bank) -> bool {
@@ -128,7 +128,7 @@ impl Described for Qsdrr {
         name: "qsdrr",
         family: Family::Queue,
         what: "Deficit round robin; a full buffer drops from one queue until that is the shortest.",
-        ports: "in --> [ queue each ] --> deficit round robin --> out",
+        ports: "in --> [ queue per flow ] --> deficit round robin --> out",
         params: &[
             BY,
             QUEUES,
@@ -141,14 +141,14 @@ impl Described for Qsdrr {
             Param::or("discard", ParamKind::Choice(&["stored", "arrival"]), "stored")
                 .is("whether stored packets are dropped, or arrivals to the discard queue refused"),
             Param::optional("forget", ParamKind::Time, "never")
-                .is("the discard queue is chosen anew after so long without a drop"),
+                .is("time without a drop after which the discard queue is chosen again"),
         ],
         source: "Kantawala & Turner, Washington University: D-73 to D-87, §4.1, §7.1",
         deviations: &[
-            "End, unit and reset rule are not given in the source; the defaults are ours.",
+            "The source does not give end, unit and reset rule; the defaults are ours.",
             "The rule of `arrival` follows the abstract of WUCSE-2003-41; its wording is ours.",
         ],
-        drops: &[LONG, ("discard queue", "packets of the queue that is being shortened")],
+        drops: &[LONG, ("discard queue", "packets dropped from the discard queue")],
         example: one_queue!("qsdrr = { packets = 50 }"),
         ..Page::at(here!())
     };
@@ -169,7 +169,7 @@ mod tests {
     use crate::queue::Queue;
     use crate::queue::check::{self, packet, victims};
 
-    /// Who loses when flow 2 sends seven more packets into a full buffer of nine.
+    /// Which flows lose packets when flow 2 sends seven more into a full buffer of nine.
     fn sequence(lengths: [usize; 3]) -> Vec<u32> {
         let mut queue = Qsdrr::new(DrrOptions::each(9), Discard::Stored, None);
         for (flow, &length) in lengths.iter().enumerate() {
@@ -198,7 +198,7 @@ mod tests {
             }
             victims(&mut queue).into_iter().map(|(flow, _)| flow).collect::<Vec<_>>()
         };
-        assert_eq!(lost(None), [1, 1, 1, 1, 1], "the other has a queue of its own");
+        assert_eq!(lost(None), [1, 1, 1, 1, 1], "the other has its own queue");
         assert_eq!(lost(Some(1)), [0, 0, 1, 1, 1], "the oldest of both go first");
     }
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_discard_queue_is_chosen_anew() {
+    fn a_forgotten_discard_queue_is_chosen_again() {
         let after = |forget| {
             let mut queue = Qsdrr::new(DrrOptions::each(9), Discard::Stored, forget);
             for (flow, count) in [(0, 5), (1, 4), (2, 1)] {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         for discard in [Discard::Stored, Discard::Arrival] {
             check::holds(Qsdrr::new(DrrOptions::each(20), discard, None), &check::USUAL);
             let forget = Some(Duration::from_us(50));

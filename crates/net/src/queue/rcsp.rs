@@ -7,28 +7,28 @@
 //!      \-> regulator of flow 2 -/          \-> class 2 [ ... ] -/
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `by`      | word    | `flow`   | what has a regulator of its own: `flow`, `path`, `class`    |
-//! | `queues`  | queues  | one each | hash flows onto this many regulators                        |
-//! | `control` | word    | `rate`   | `rate`: rate jitter, by gaps; `delay`: delay jitter         |
-//! | `gap`     | time    | 0        | Xmin, least time between packets of a flow                  |
-//! | `mean`    | time    | `gap`    | Xave, least mean time between them over `window`            |
-//! | `window`  | time    | none     | I, over which the mean is taken                             |
-//! | `bound`   | time    | 1 ms     | d of class 0; class n has n + 1 times as long  (ours)       |
-//! | `levels`  | classes | 8        | priorities; classes beyond the last share it                |
-//! | `packets` | packets | no limit | most packets that it holds, in regulators and classes       |
-//! | `bytes`   | size    | no limit | most bytes that it holds                                    |
+//! | Parameter | Unit    | Default  | Meaning                                                      |
+//! |-----------|---------|----------|--------------------------------------------------------------|
+//! | `by`      | word    | `flow`   | what gets its own regulator: `flow`, `path`, `class`         |
+//! | `queues`  | queues  | one each | number of regulators onto which flows are hashed             |
+//! | `control` | word    | `rate`   | `rate`: rate jitter, by gaps; `delay`: delay jitter          |
+//! | `gap`     | time    | 0        | Xmin, minimum gap between packets of a flow                  |
+//! | `mean`    | time    | `gap`    | Xave, minimum mean gap over `window`                         |
+//! | `window`  | time    | none     | I, the averaging window                                      |
+//! | `bound`   | time    | 1 ms     | d of class 0; that of class n is n + 1 times as long  (ours) |
+//! | `levels`  | classes | 8        | priorities; classes beyond the last share it                 |
+//! | `packets` | packets | no limit | limit on packets held, in regulators and classes             |
+//! | `bytes`   | size    | no limit | limit on bytes held                                          |
 //!
 //! Rate-jitter regulator: packet k is eligible at E(k) = max(arrival, E(k-1) + Xmin, E(k-m) + I) with m =
-//! I / Xave, rounded down, so that m packets pass in any time I. Delay-jitter regulator: E(k) = arrival +
+//! I / Xave, rounded down, so that at most m packets pass in any time I. Delay-jitter regulator: E(k) = arrival +
 //! the time by which the packet was early at the hop before, which restores the spacing of its source. A
-//! packet leaves with `behind` telling the next hop by how much it was earlier than E + d. Neither lets a
+//! packet leaves with how much earlier than E + d it was in `behind`, for the next hop. Neither lets a
 //! flow's packets pass each other. Not work-conserving: a packet that is not eligible is not sent, even
-//! if the link idles. O(log n) in the number of packets that are held.
+//! if the link idles. O(log n) in the number of packets held.
 //!
 //! Source: Zhang & Ferrari, Rate-Controlled Static-Priority Queueing, INFOCOM 1993, §3; E-04.
-//! Deviation: bounds d are multiples of one parameter, because the paper takes them from admission.
+//! Deviation: bounds d are multiples of one parameter; in the paper, admission sets them.
 
 use super::due::Agenda;
 use super::flows::{BY, BYTES, By, Classifier, PACKETS, QUEUES, Room};
@@ -37,9 +37,9 @@ use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Time, here};
 use std::collections::VecDeque;
 
-/// Most levels; a word of the machine says which of them hold something.
+/// Limit on levels: the bits of a machine word mark the non-empty ones.
 const LEVELS_MAX: u64 = 64;
-/// Most packets in a window of the mean: what a regulator remembers of each flow.
+/// Limit on packets in an averaging window: what a regulator remembers of each flow.
 const BURST_MAX: u64 = 1024;
 
 /// What regulators control.
@@ -59,9 +59,9 @@ pub enum Control {
 /// Parameters of RCSP; see the table above.
 #[derive(Clone, Debug)]
 pub struct RcspOptions {
-    /// What has a regulator of its own.
+    /// What gets its own regulator.
     pub by: By,
-    /// So many regulators, or one each.
+    /// The number of regulators to hash onto; `None`: one each.
     pub queues: Option<usize>,
     /// What they control.
     pub control: Control,
@@ -69,7 +69,7 @@ pub struct RcspOptions {
     pub bound: Duration,
     /// Priorities, up to 64.
     pub levels: usize,
-    /// Of regulators and classes together.
+    /// Limit on regulators and classes together.
     pub room: Room,
 }
 
@@ -197,17 +197,17 @@ impl Described for Rcsp {
         name: "rcsp",
         family: Family::Queue,
         what: "Rate-controlled static priority: held until eligible, then sent by class.",
-        ports: "in --> [ regulator each ] --> eligible? --> [ class 0 ] [ class 1 ] ... --> out",
+        ports: "in --> [ regulators ] --> eligible? --> [ class 0 ] [ class 1 ] ... --> out",
         params: &[
             BY,
             QUEUES,
             Param::or("control", ParamKind::Choice(&["rate", "delay"]), "rate")
-                .is("what regulators restore: gaps between packets, or delays since the source"),
-            Param::or("gap", ParamKind::Time, "0 s").is("least time between packets of a flow"),
-            Param::optional("mean", ParamKind::Time, "`gap`")
-                .is("least mean time between them over `window`"),
-            Param::optional("window", ParamKind::Time, "none").is("over which the mean is taken"),
-            Param::or("bound", ParamKind::Time, "1 ms").is("of class 0; class n has n + 1 as long"),
+                .is("what regulators restore: gaps between packets, or the delay from the source"),
+            Param::or("gap", ParamKind::Time, "0 s").is("minimum gap between packets of a flow"),
+            Param::optional("mean", ParamKind::Time, "`gap`").is("minimum mean gap over `window`"),
+            Param::optional("window", ParamKind::Time, "none").is("averaging window of `mean`"),
+            Param::or("bound", ParamKind::Time, "1 ms")
+                .is("delay bound of class 0; that of class n is n + 1 times as long"),
             Param::or("levels", ParamKind::Integer { min: 1, max: LEVELS_MAX }, "8")
                 .is("priorities; classes beyond the last share it"),
             PACKETS,
@@ -215,7 +215,7 @@ impl Described for Rcsp {
         ],
         source: "Zhang & Ferrari, INFOCOM 1993, §3",
         deviations: &[
-            "Bounds are multiples of one parameter; the paper takes them from admission.",
+            "Delay bounds are multiples of one parameter; in the paper, admission sets them.",
         ],
         drops: &[FULL],
         example: one_queue!(r#"rcsp = { gap = "1300 us", packets = 50 }"#),
@@ -226,7 +226,7 @@ impl Described for Rcsp {
         burst(values).map(drop)
     }
     fn build(values: &Values, site: &Site<'_>) -> Rcsp {
-        let burst = burst(values).expect("the values fit each other");
+        let burst = burst(values).expect("the values are consistent");
         Rcsp::new(RcspOptions {
             by: By::from_values(values),
             queues: values.given::<u64>("queues").map(|queues| queues as usize),
@@ -250,7 +250,7 @@ fn burst(values: &Values) -> Result<Option<(usize, Duration)>, Misfit> {
             Some(mean) => Err(Misfit::new(
                 "mean",
                 format!("a mean of {mean} without a window"),
-                "add window = \"100 ms\", over which it is taken",
+                "add the averaging window, window = \"100 ms\"",
             )),
             None => Ok(None),
         };
@@ -288,7 +288,7 @@ mod tests {
             room: Room::UNLIMITED,
         }
     }
-    /// Sends everything as soon as it may go; at one instant as much as may.
+    /// Sends each packet as soon as it is eligible, several at one instant if they are.
     fn departures(queue: &mut Rcsp, from: Time) -> Vec<(Time, Packet)> {
         let (mut now, mut out) = (from, Vec::new());
         while let Some(ready) = queue.ready_at(now) {
@@ -298,9 +298,9 @@ mod tests {
         out
     }
 
-    /// Zhang & Ferrari, §3: (Xmin, Xave, I) holds at the output whatever came in.
+    /// Zhang & Ferrari, §3: (Xmin, Xave, I) holds at the output, whatever the input.
     #[test]
-    fn a_rate_regulator_keeps_gaps_and_means_whatever_comes() {
+    fn a_rate_regulator_enforces_gaps_and_means_whatever_arrives() {
         let control = Control::Rate { gap: US(2), burst: Some((3, US(20))) };
         let mut queue = Rcsp::new(options(control));
         let mut random = Stream::new(1, "rcsp");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn eligible_packets_go_by_class_and_an_urgent_one_that_is_not_is_not_sent() {
+    fn eligible_packets_go_by_class_and_urgent_ones_wait_until_eligible() {
         let mut queue = Rcsp::new(options(Control::Rate { gap: US(100), burst: None }));
         let put = |queue: &mut Rcsp, flow, class| {
             let mut packet = packet(flow, 100);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     /// Zhang & Ferrari, §3: behind a delay-jitter regulator arrivals are spaced as at the source, by
-    /// sums of bounds, whatever the first hop did.
+    /// sums of bounds, however the first hop delayed them.
     #[test]
     fn a_delay_regulator_restores_the_spacing_of_the_source() {
         let mut random = Stream::new(1, "rcsp");
@@ -353,7 +353,7 @@ mod tests {
         for _ in 0..200 {
             source += 40 + random.below(30);
             first.enqueue(at(source), packet(0, 100)).unwrap();
-            // The first hop takes up to its bound of 10 us, and the way to the second takes 7.
+            // The first hop delays by up to its bound of 10 us, and the link to the second by 7.
             let left = source + random.below(11);
             let packet = first.dequeue(at(left)).unwrap();
             second.enqueue(at(left + 7), packet).unwrap();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_means_nothing_is_refused() {
+    fn an_inconsistent_window_is_refused() {
         use lastmeter_base::kind::Value;
         let fit = |window: u64, mean: u64| {
             let mut values = Values::default();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let conserving = check::Options { work_conserving: false, ..check::USUAL };
         let control = Control::Rate { gap: US(3), burst: Some((2, US(9))) };
         let room = Room::packets(30);

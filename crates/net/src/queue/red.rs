@@ -1,4 +1,4 @@
-//! Random early detection: drops or marks before the queue is full, at random, by its mean length.
+//! Random early detection: drops or marks at random, depending on the mean length, before the queue is full.
 //!
 //! ```text
 //!  probability
@@ -9,22 +9,22 @@
 //!                     min  max  2 max
 //! ```
 //!
-//! | Parameter     | Unit    | Default  | Meaning                                              |
-//! |---------------|---------|----------|------------------------------------------------------|
-//! | `min`         | packets | 5        | mean length below which nothing is dropped           |
-//! | `max`         | packets | 15       | mean length at which `probability` is reached        |
-//! | `min-bytes`   | size    | none     | instead of `min`: lengths are counted in bytes       |
-//! | `max-bytes`   | size    | none     | instead of `max`                                     |
-//! | `probability` | 1       | 0.1      | of a drop just below `max` (the paper: 0.02)         |
-//! | `weight`      | 1       | 0.002    | w, of the present length in the mean                 |
-//! | `gentle`      | flag    | true     | rise to 1 between `max` and twice `max`              |
-//! | `wait`        | flag    | true     | leave at least 1/p packets between drops (ns-2)      |
-//! | `full-counts` | flag    | false    | a drop because it is full restarts the count, too    |
-//! | `by-length`   | flag    | false    | probability in proportion to a packet's length       |
-//! | `ecn`         | flag    | false    | mark instead of dropping if both ends support it     |
-//! | `typical`     | size    | 1500 B   | packet of `by-length`, and of the time s when idle   |
-//! | `packets`     | packets | no limit | most packets that it holds                           |
-//! | `bytes`       | size    | no limit | most bytes that it holds                             |
+//! | Parameter     | Unit    | Default  | Meaning                                                  |
+//! |---------------|---------|----------|----------------------------------------------------------|
+//! | `min`         | packets | 5        | mean length below which nothing is dropped               |
+//! | `max`         | packets | 15       | mean length at which `probability` is reached            |
+//! | `min-bytes`   | size    | none     | replaces `min`, and counts lengths in bytes              |
+//! | `max-bytes`   | size    | none     | replaces `max`                                           |
+//! | `probability` | 1       | 0.1      | drop probability just below `max` (the paper: 0.02)      |
+//! | `weight`      | 1       | 0.002    | w, weight of the current length in the mean              |
+//! | `gentle`      | flag    | true     | the probability rises to 1 between `max` and twice `max` |
+//! | `wait`        | flag    | true     | leave at least 1/p packets between drops (ns-2)          |
+//! | `full-counts` | flag    | false    | a drop by a full buffer restarts the count, too          |
+//! | `by-length`   | flag    | false    | probability in proportion to a packet's length           |
+//! | `ecn`         | flag    | false    | mark instead of dropping if both ends support ECN        |
+//! | `typical`     | size    | 1500 B   | reference packet of `by-length` and of the idle time s   |
+//! | `packets`     | packets | no limit | limit on packets held                                    |
+//! | `bytes`       | size    | no limit | limit on bytes held                                      |
 //!
 //! `min` and `max` grow with the buffers in a what-if. A full buffer refuses, whatever the mean. The
 //! paper's byte mode (§6) is `min-bytes`, `max-bytes` and `by-length` together; each can be used alone.
@@ -57,13 +57,13 @@ pub struct RedOptions {
     pub max: f64,
     /// Probability of a drop just below `max`.
     pub probability: f64,
-    /// Weight of the present length in the mean.
+    /// Weight of the current length in the mean.
     pub weight: f64,
     /// Whether it rises to 1 between `max` and twice `max`.
     pub gentle: bool,
     /// Whether drops are at least 1/p packets apart.
     pub wait: bool,
-    /// Whether a drop because it is full restarts the count.
+    /// Whether a drop by a full buffer restarts the count.
     pub full_counts: bool,
     /// Whether long packets are more likely to be dropped.
     pub by_length: bool,
@@ -84,7 +84,7 @@ const SPARED: u64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Keep,
-    /// Early, so that a mark would do.
+    /// Early, so that a mark suffices.
     Early,
     /// The mean is too long for a mark.
     Forced,
@@ -112,7 +112,7 @@ pub struct Red {
     mean: f64,
     /// Packets since the last drop; -1 before the first.
     count: i64,
-    /// Since when it has been empty.
+    /// When it became empty.
     idle_since: Option<Time>,
     marked: u64,
 }
@@ -264,7 +264,7 @@ impl Queue for Red {
 
 /// Whether packets are marked.
 pub(super) const ECN: Param = Param::or("ecn", ParamKind::Flag, "false")
-    .is("mark packets instead of dropping them, if both ends support it");
+    .is("mark packets instead of dropping them, if both ends support ECN");
 /// A counter of all marking disciplines.
 pub(super) const MARKED: (&str, &str) = ("marked", "packets that were marked, not dropped");
 
@@ -272,20 +272,23 @@ impl Described for Red {
     const PAGE: &'static Page = &Page {
         name: "red",
         family: Family::Queue,
-        what: "Random early detection: drops or marks at random by its mean length.",
+        what: "Random early detection: drops or marks at random, by the mean queue length.",
         ports: "in --> (mean length: keep, mark, drop) --> [ newest | ... | oldest ] --> out",
         params: &[
-            Param::or("min", LENGTH, "5").is("mean number of packets below which none is dropped"),
+            Param::or("min", LENGTH, "5")
+                .is("mean number of packets below which nothing is dropped"),
             Param::or("max", LENGTH, "15").is("mean number at which `probability` is reached"),
             Param::optional(MIN_BYTES, ParamKind::BUFFER, "`min`")
-                .is("instead of `min`: lengths are counted in bytes"),
-            Param::optional(MAX_BYTES, ParamKind::BUFFER, "`max`").is("instead of `max`"),
-            Param::or("probability", PROBABILITY, "0.1").is("of a drop just below `max`"),
-            Param::or("weight", PROBABILITY, "0.002").is("of the present length in the mean"),
-            Param::or("gentle", ParamKind::Flag, "true").is("rise to 1 between `max` and twice it"),
+                .is("replaces `min`, and counts lengths in bytes"),
+            Param::optional(MAX_BYTES, ParamKind::BUFFER, "`max`").is("replaces `max`"),
+            Param::or("probability", PROBABILITY, "0.1").is("drop probability just below `max`"),
+            Param::or("weight", PROBABILITY, "0.002")
+                .is("weight of the current length in the mean"),
+            Param::or("gentle", ParamKind::Flag, "true")
+                .is("let the probability rise to 1 between `max` and twice `max`"),
             Param::or("wait", ParamKind::Flag, "true").is("at least 1/p packets between drops"),
             Param::or("full-counts", ParamKind::Flag, "false")
-                .is("a drop because it is full restarts the count, too, as in ns-2"),
+                .is("a drop by a full buffer restarts the count, too, as in ns-2"),
             Param::or("by-length", ParamKind::Flag, "false")
                 .is("long packets are more likely to be dropped"),
             ECN,
@@ -308,7 +311,7 @@ impl Described for Red {
     fn fit(values: &Values) -> Result<(), Misfit> {
         for (name, other) in [(MIN_BYTES, MAX_BYTES), (MAX_BYTES, MIN_BYTES)] {
             if values.has(name) && !values.has(other) {
-                let found = format!("`{name}` stands without `{other}`");
+                let found = format!("`{name}` is given without `{other}`");
                 return Err(Misfit::new(name, found, format!("add {other} = \"30 kB\"")));
             }
         }
@@ -316,7 +319,7 @@ impl Described for Red {
         if min > max {
             let name = if unit == Unit::Bytes { MIN_BYTES } else { "min" };
             let found = format!("the lower limit, {min}, exceeds the upper one, {max}");
-            return Err(Misfit::new(name, found, "raise the upper one or lower this"));
+            return Err(Misfit::new(name, found, "raise the upper limit or lower this one"));
         }
         Ok(())
     }
@@ -397,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_for_want_of_room_starts_the_count_anew_where_asked() {
+    fn a_drop_by_a_full_buffer_restarts_the_count_if_configured() {
         for (full_counts, expected) in [(false, 50), (true, 0)] {
             let room = Room { packets: 3, ..Room::UNLIMITED };
             let options =
@@ -411,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_queue_forgets_exactly_one_weight_per_packet_time() {
+    fn an_idle_queue_decays_by_exactly_one_weight_per_packet_time() {
         let mut red = red(RedOptions { weight: 0.1, min: 1e6, max: 2e6, ..RedOptions::usual() });
         red.mean = 8.0;
         red.average(Time::START + red.options.typical_time * 7);
@@ -427,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn in_bytes_the_mean_follows_the_bytes_that_wait() {
+    fn in_bytes_the_mean_follows_the_queued_bytes() {
         let usual = RedOptions { weight: 0.5, min: 1e6, max: 2e6, ..RedOptions::usual() };
         let mut red = red(RedOptions { unit: Unit::Bytes, ..usual });
         for len in [1000, 40, 500] {
@@ -453,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_whoever_understands_and_drops_the_others() {
+    fn marks_packets_that_support_ecn_and_drops_the_others() {
         let always = RedOptions {
             min: 0.0,
             max: 0.5,
@@ -479,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let room = Room::packets(40);
         for wait in [false, true] {
             let options = RedOptions { room, wait, weight: 0.02, ..RedOptions::usual() };

@@ -4,21 +4,21 @@
 //! in --> F = max(F of its queue, v) + len / weight --> [ queues ] --> smallest F --> out, v = F
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `by`      | word    | `flow`   | what has a queue of its own: `flow`, `path`, `class`        |
-//! | `queues`  | queues  | one each | hash flows onto this many queues                            |
-//! | `weights` | numbers | all 1    | share phi of queue n                                        |
-//! | `packets` | packets | no limit | most packets that all queues hold                           |
-//! | `bytes`   | size    | no limit | most bytes that all queues hold                             |
-//! | `each`    | packets | no limit | most packets that one queue holds                           |
+//! | Parameter | Unit    | Default  | Meaning                                          |
+//! |-----------|---------|----------|--------------------------------------------------|
+//! | `by`      | word    | `flow`   | what gets its own queue: `flow`, `path`, `class` |
+//! | `queues`  | queues  | one each | number of queues onto which flows are hashed     |
+//! | `weights` | numbers | all 1    | share phi of queue n                             |
+//! | `packets` | packets | no limit | limit on packets in all queues                   |
+//! | `bytes`   | size    | no limit | limit on bytes in all queues                     |
+//! | `each`    | packets | no limit | limit on packets in one queue                    |
 //!
 //! A packet that finds no room is refused. O(log n) in the number of queues.
 //!
 //! Source: Golestani, A Self-Clocked Fair Queueing Scheme, INFOCOM 1994, §3: between backlogged
 //! queues, service per weight differs by at most one packet of each (Theorem 1); delay may be worse
-//! than PGPS by (n - 1) packets. Deviation: v is not set to 0 at the end of a busy time but kept, which
-//! makes the same decisions, because no idle queue has an F beyond v; it restarts when 2^60 is passed.
+//! than PGPS by (n - 1) packets. Deviation: v is not reset at the end of a busy period, which
+//! makes the same decisions, because no idle queue has an F beyond v; it is reset beyond 2^60.
 
 use super::drr::queue_of_field;
 use super::stamps::{RESTART, SHARE, ShareOptions, Stamped, Stamper, entry, share};
@@ -67,11 +67,11 @@ impl Described for Scfq {
     const PAGE: &'static Page = &Page {
         name: "scfq",
         family: Family::Queue,
-        what: "Self-clocked fair queueing: weighted shares, cheap virtual time.",
-        ports: "in --> [ queue each ] --> smallest finish stamp --> out",
+        what: "Self-clocked fair queueing: weighted shares, and a cheaply computed virtual time.",
+        ports: "in --> [ queue per flow ] --> smallest finish stamp --> out",
         params: &SHARE,
         source: "Golestani, INFOCOM 1994, §3",
-        deviations: &["Virtual time is kept over idle times, which decides the same."],
+        deviations: &["Virtual time is not reset in idle periods, which makes the same decisions."],
         drops: &[FULL],
         example: one_queue!(r#"scfq = { by = "path", weights = [3, 1], packets = 50 }"#),
         ..Page::at(here!())
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = ShareOptions { room: Room::packets(30), ..ShareOptions::weighted(&[4, 2]) };
         check::holds(Scfq::new(ShareOptions { each: 8, ..options }), &check::USUAL);
     }

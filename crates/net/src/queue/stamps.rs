@@ -1,7 +1,7 @@
-//! Queues served by stamps: each packet has one when it arrives, and the smallest goes next.
+//! Queues served by stamps: each packet gets a stamp on arrival, and the smallest goes next.
 //!
-//! What distinguishes self-clocked, virtual-clock and weighted fair queueing is only how a stamp is
-//! made; all else is here. Within a queue stamps rise, so only its head competes.
+//! Self-clocked fair queueing, VirtualClock and weighted fair queueing differ only in how a stamp is
+//! computed; everything else is here. Within a queue stamps rise, so only its head competes.
 
 use super::flows::{
     BY, BYTES, Bank, By, Classifier, EACH, PACKETS, QUEUES, Room, WEIGHTS, of_bank, weight,
@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 
 /// Virtual time is counted in bytes per unit of weight, times two to this.
 ///
-/// A stamp has 64 bits, so a busy time of 16 TB per unit of weight can be told apart; a stamp is
+/// A stamp has 64 bits, so it can represent a busy period of 16 TB per unit of weight; a stamp is
 /// rounded up by less than a millionth of a byte.
 pub(super) const SCALE_BITS: u32 = 20;
-/// Beyond this, virtual time starts again from zero as soon as nothing waits.
+/// Beyond this, virtual time is reset to zero as soon as nothing waits.
 pub(super) const RESTART: u64 = 1 << 60;
 
 /// `len / weight` in virtual time, rounded up.
@@ -38,35 +38,35 @@ pub(super) fn unkeyed(key: u128) -> (u64, usize) {
     ((key >> 32) as u64, (key & u128::from(u32::MAX)) as usize)
 }
 
-/// How stamps are made.
+/// How stamps are computed.
 pub(super) trait Stamper: Send {
     /// The stamp of a packet of `len` that arrives at queue `at`, or `None` to refuse it.
     fn stamp(&mut self, now: Time, at: usize, len: u64, weight: u64) -> Option<u64>;
-    /// The packet that was given `stamp` is served.
+    /// The packet with this `stamp` is served.
     fn served(&mut self, _stamp: u64) {}
-    /// Nothing waits: numbers may start again from zero.
+    /// Nothing waits: stamps may restart from zero.
     fn idle(&mut self) {}
-    /// Tells what it has counted.
+    /// Reports its counters.
     fn counts(&self, _count: &mut dyn FnMut(&'static str, u64)) {}
 }
 
-/// What all disciplines with weighted queues are told.
+/// The options of all disciplines with weighted queues.
 #[derive(Clone, Debug)]
 pub struct ShareOptions {
-    /// What has a queue of its own.
+    /// What gets its own queue.
     pub by: By,
-    /// So many queues, or one each.
+    /// The number of queues to hash onto; `None`: one each.
     pub queues: Option<usize>,
-    /// Shares; those not listed are 1.
+    /// Weights; those not listed are 1.
     pub weights: Vec<u64>,
-    /// The buffer that all share.
+    /// The buffer shared by all.
     pub room: Room,
-    /// Most packets of one queue.
+    /// Limit on packets in one queue.
     pub each: u64,
 }
 
 impl ShareOptions {
-    /// A queue for each flow, these weights, no limit.
+    /// A queue for each flow, with these weights and no limit.
     pub fn weighted(weights: &[u64]) -> ShareOptions {
         ShareOptions {
             by: By::Flow,
@@ -158,7 +158,7 @@ impl<S: Stamper> Queue for Stamped<S> {
     }
 }
 
-/// The entry of queue `at`, which is made with zero where it is not there yet.
+/// The entry of queue `at`, created with zero if absent.
 #[inline]
 pub(super) fn entry(values: &mut Vec<u64>, at: usize) -> &mut u64 {
     if at >= values.len() {

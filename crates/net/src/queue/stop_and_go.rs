@@ -1,4 +1,4 @@
-//! Stop-and-Go: what arrives in one frame of time leaves in the next, and never before.
+//! Stop-and-Go: packets that arrive in one time frame leave in the next, never before.
 //!
 //! ```text
 //! time  |-- frame 0 --|-- frame 1 --|-- frame 2 --|
@@ -6,13 +6,13 @@
 //! out                 a b            c               idle in between, even if something waits
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `frame`   | time    | 1 ms     | length T of a frame; frames begin at multiples of it        |
-//! | `packets` | packets | no limit | most packets that it holds                                  |
-//! | `bytes`   | size    | no limit | most bytes that it holds                                    |
+//! | Parameter | Unit    | Default  | Meaning                                              |
+//! |-----------|---------|----------|------------------------------------------------------|
+//! | `frame`   | time    | 1 ms     | length T of a frame; frames begin at multiples of it |
+//! | `packets` | packets | no limit | limit on packets held                                |
+//! | `bytes`   | size    | no limit | limit on bytes held                                  |
 //!
-//! Not work-conserving: that keeps traffic as smooth as it came, and bounds delay per hop by 2 T.
+//! Not work-conserving: that keeps traffic as smooth as it arrived, and bounds delay per hop by 2 T.
 //!
 //! Source: Golestani, A Stop-and-Go Queueing Framework for Congestion Management, SIGCOMM 1990, §3;
 //! E-04. Deviation: one frame size; arriving frames need no phase, because links' delays are not
@@ -37,7 +37,7 @@ impl StopAndGo {
         bank.reach(0);
         StopAndGo { bank, frame: frame.max(Duration::from_ps(1)) }
     }
-    /// When the head may go: at the first frame that begins after it came.
+    /// When the head may go: at the first frame that begins after it arrived.
     fn head_at(&self) -> Option<Time> {
         let entered = self.bank.fifo(0).head()?.entered.as_ps();
         let frame = self.frame.as_ps();
@@ -70,10 +70,10 @@ impl Described for StopAndGo {
     const PAGE: &'static Page = &Page {
         name: "stop-and-go",
         family: Family::Queue,
-        what: "Stop-and-Go: what arrives in one frame of time leaves in the next.",
+        what: "Stop-and-Go: packets that arrive in one time frame leave in the next.",
         ports: "in --> [ this frame ] --> [ last frame ] --> out",
         params: &[
-            Param::or("frame", ParamKind::Time, "1 ms").is("length of a frame of time"),
+            Param::or("frame", ParamKind::Time, "1 ms").is("length of a time frame"),
             PACKETS,
             BYTES,
         ],
@@ -95,7 +95,7 @@ mod tests {
     use crate::queue::check::{self, packet};
 
     #[test]
-    fn a_packet_leaves_in_the_frame_after_that_in_which_it_came() {
+    fn a_packet_leaves_in_the_frame_after_its_arrival() {
         let at = |us| Time::START + Duration::from_us(us);
         let mut queue = StopAndGo::new(Duration::from_us(10), Room::UNLIMITED);
         queue.enqueue(at(3), packet(0, 100)).unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = check::Options { work_conserving: false, ..check::USUAL };
         check::holds(StopAndGo::new(Duration::from_us(7), Room::packets(30)), &options);
     }

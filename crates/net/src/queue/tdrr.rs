@@ -1,18 +1,18 @@
 //! Throughput deficit round robin: a full buffer drops from the queue that was served fastest.
 //!
 //! ```text
-//! in --> [ queue each ] --> deficit round robin --> out, which moves each queue's rate estimate
+//! in --> [ queue per flow ] --> deficit round robin --> out, which moves each queue's rate estimate
 //! ```
 //!
 //! Parameters are those of `drr`, and:
 //!
-//! | Parameter | Unit | Default | Meaning                                                  |
-//! |-----------|------|---------|----------------------------------------------------------|
-//! | `memory`  | time | 100 ms  | time constant tau of the rate estimate  (ours)           |
+//! | Parameter | Unit | Default | Meaning                                        |
+//! |-----------|------|---------|------------------------------------------------|
+//! | `memory`  | time | 100 ms  | time constant tau of the rate estimate  (ours) |
 //!
 //! Estimate of a queue's rate R at a departure of `len` bytes, `dt` after the last one:
 //! `R = R exp(-dt/tau) + (len/dt) (1 - exp(-dt/tau))`; departures at one instant add up. Estimates
-//! decay alike, so their order changes only at departures: `ln R + last/tau` is what is compared,
+//! decay at the same rate, so their order changes only at departures: `ln R + last/tau` is compared,
 //! and the largest is found in O(log n). Until something has departed, the longest queue drops.
 //!
 //! Source: the rule of the Washington University router (D-78), §7.1. Deviation: the source gives no
@@ -35,7 +35,7 @@ struct Estimate {
     pending: u64,
 }
 
-/// The queue with the greatest throughput loses.
+/// The queue with the highest throughput drops.
 #[derive(Debug)]
 struct Fastest {
     tau: f64,
@@ -62,7 +62,7 @@ impl Fastest {
     }
 }
 
-/// Bits that compare as the numbers do.
+/// Bits that compare like the numbers.
 fn ordered(number: f64) -> u64 {
     let bits = number.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -72,7 +72,7 @@ impl Victim for Fastest {
     const REASON: &'static str = "highest throughput";
     fn pick(&mut self, _now: Time, bank: &Bank) -> usize {
         let fastest = self.order.best().map(|key| (key & u128::from(u32::MAX)) as usize);
-        fastest.or(bank.longest()).expect("a buffer that is too full holds something")
+        fastest.or(bank.longest()).expect("a buffer that is too full is not empty")
     }
     fn departed(&mut self, now: Time, at: usize, len: Bytes) {
         self.reach(at);
@@ -100,7 +100,7 @@ impl Victim for Fastest {
     }
 }
 
-/// Deficit round robin that drops from the queue with the greatest throughput.
+/// Deficit round robin that drops from the queue with the highest throughput.
 #[derive(Debug)]
 pub struct Tdrr(Rounds<Fastest>);
 
@@ -117,7 +117,7 @@ impl Described for Tdrr {
         name: "tdrr",
         family: Family::Queue,
         what: "Deficit round robin; a full buffer drops from the queue of highest throughput.",
-        ports: "in --> [ queue each ] --> deficit round robin --> out",
+        ports: "in --> [ queue per flow ] --> deficit round robin --> out",
         params: &[
             BY,
             QUEUES,
@@ -135,7 +135,7 @@ impl Described for Tdrr {
             LONG,
             (
                 "highest throughput",
-                "packets of the queue of highest throughput, dropped to make room",
+                "packets of the queue with the highest throughput, dropped to make room",
             ),
         ],
         example: one_queue!("tdrr = { packets = 50 }"),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         check::holds(Tdrr::new(DrrOptions::each(20), Duration::from_ms(1)), &check::USUAL);
     }
 }

@@ -7,17 +7,17 @@
 //!            gates: |0 0|1 1 1 1 1|0 0|1 1 1 1 1|   a cycle, again and again
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                      |
-//! |-----------|---------|----------|--------------------------------------------------------------|
-//! | `cycle`   | time    | -        | length of the gate control list                              |
-//! | `offset`  | time    | 0        | when the first cycle begins                                  |
-//! | `gate-N`  | windows | the rest | when within the cycle class N may send, N from 0 to 7        |
-//! | `packets` | packets | no limit | most packets that all classes hold                           |
-//! | `bytes`   | size    | no limit | most bytes that all classes hold                             |
+//! | Parameter | Unit    | Default  | Meaning                                                           |
+//! |-----------|---------|----------|-------------------------------------------------------------------|
+//! | `cycle`   | time    | -        | length of the gate control list                                   |
+//! | `offset`  | time    | 0        | when the first cycle begins                                       |
+//! | `gate-N`  | windows | the rest | windows within the cycle in which class N may send, N from 0 to 7 |
+//! | `packets` | packets | no limit | limit on packets in all classes                                   |
+//! | `bytes`   | size    | no limit | limit on bytes in all classes                                     |
 //!
-//! A class without windows of its own may send while no window of another is open. A packet begins
-//! only if its last bit leaves before the gate closes, so that nothing reaches into another's window:
-//! the guard band is as long as the packet that has to wait, and no longer. What would fit into no window
+//! A class without windows may send while no window of another class is open. A packet is sent
+//! only if its last bit leaves before the gate closes, so that no packet extends into another's window:
+//! the guard band is as long as the packet that has to wait, and no longer. A packet that fits no window
 //! is dropped. Windows of several classes may overlap; then the lower class goes first.
 //!
 //! Source: IEEE 802.1Q-2018 §8.6.8.4, §8.6.9 and Annex Q (802.1Qbv-2015). Deviation: gate control
@@ -49,7 +49,7 @@ const CLASSES: usize = 8;
 const GATES: [&str; CLASSES] =
     ["gate-0", "gate-1", "gate-2", "gate-3", "gate-4", "gate-5", "gate-6", "gate-7"];
 
-/// From when until when within a cycle, in picoseconds, in order.
+/// Start and end within a cycle, in picoseconds, in order.
 type Windows = Vec<(u64, u64)>;
 
 /// Time-aware shaper.
@@ -58,11 +58,11 @@ pub struct TimeAware {
     waiting: [VecDeque<Packet>; CLASSES],
     gates: [Windows; CLASSES],
     cycle: u64,
-    /// From the start of the run to the start of a cycle, less than one.
+    /// From the start of the run to the start of a cycle; less than one cycle.
     offset: u64,
     /// portTransmitRate, and the framing of each packet.
     port: Option<(Rate, Bytes)>,
-    /// Until when the port sends what it was given last.
+    /// When the port finishes the packet that it was given last.
     busy: Time,
     room: Room,
     held: Bytes,
@@ -106,12 +106,12 @@ impl TimeAware {
         self.port.map_or(0, |(rate, framing)| rate.time_for(packet.len + framing).as_ps())
     }
 
-    /// Where in its cycle an instant lies.
+    /// The position of an instant within its cycle.
     fn phase(&self, at: Time) -> u64 {
         (at.as_ps() % self.cycle + self.cycle - self.offset) % self.cycle
     }
 
-    /// For how long a gate that is open at `phase` stays so; over the end of the cycle, too.
+    /// How long a gate that is open at `phase` stays open, also across the end of the cycle.
     fn open_for(&self, class: usize, phase: u64) -> u64 {
         let windows = &self.gates[class];
         let Some(&(_, until)) = windows.iter().find(|&&(from, to)| from <= phase && phase < to)
@@ -125,7 +125,7 @@ impl TimeAware {
         }
     }
 
-    /// From `at` on, when a packet of the class that takes `time` may begin; `None`: never.
+    /// The earliest time from `at` at which a packet of the class that takes `time` may be sent; `None`: never.
     fn begins(&self, class: usize, time: u64, at: Time) -> Option<Time> {
         let phase = self.phase(at);
         let fits =
@@ -133,21 +133,21 @@ impl TimeAware {
         if fits(phase) {
             return Some(at);
         }
-        // The next beginning of a window that is long enough.
+        // The start of the next window that is long enough.
         let waits = self.gates[class].iter().filter(|&&(from, _)| fits(from));
         let wait =
             waits.map(|&(from, _)| (from + self.cycle - phase - 1) % self.cycle + 1).min()?;
         Some(at + Duration::from_ps(wait))
     }
 
-    /// When the first packet of a class may begin.
+    /// When the first packet of a class may be sent.
     fn first(&self, class: usize, now: Time) -> Option<Time> {
         let packet = self.waiting[class].front()?;
         self.begins(class, self.time_for(packet), now.max(self.busy))
     }
 }
 
-/// Windows in order, those that touch as one.
+/// Windows in order, with adjacent ones merged.
 fn joined<'a>(windows: impl IntoIterator<Item = &'a (Duration, Duration)>, cycle: u64) -> Windows {
     let cut = |time: Duration| time.as_ps().min(cycle);
     let mut sorted: Windows = windows.into_iter().map(|&(from, to)| (cut(from), cut(to))).collect();
@@ -162,7 +162,7 @@ fn joined<'a>(windows: impl IntoIterator<Item = &'a (Duration, Duration)>, cycle
     joined
 }
 
-/// What joined windows leave of a cycle.
+/// The parts of a cycle outside merged windows.
 fn complement(windows: &Windows, cycle: u64) -> Windows {
     let mut rest = Vec::new();
     let mut at = 0;
@@ -217,7 +217,7 @@ impl Queue for TimeAware {
 const fn gate(name: &'static str) -> Param {
     let absent = "while no window of another class is open";
     Param::optional(name, ParamKind::Windows, absent)
-        .is("when within the cycle this class may send")
+        .is("windows within the cycle in which this class may send")
 }
 
 impl Described for TimeAware {
@@ -302,7 +302,7 @@ mod tests {
     /// Nothing is on the port outside the windows of its class, whatever arrives: no two gates are ever
     /// open together where windows do not overlap, and the guard band keeps each packet within its own.
     #[test]
-    fn no_packet_reaches_out_of_the_windows_of_its_class() {
+    fn no_packet_extends_beyond_the_windows_of_its_class() {
         for seed in 0..30 {
             let mut random = Stream::new(seed, "gates");
             let first = 1 + random.below(40);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_waits_for_a_window_that_takes_it_whole_and_a_shorter_one_may_go() {
+    fn a_packet_waits_for_a_window_that_fits_it_and_a_shorter_one_may_go() {
         let gates = [(0, vec![(us(0), us(20)), (us(60), us(65))])];
         let mut queue = shaper(&gates, 0);
         // 1500 bytes are 12 us, 500 are 4.
@@ -353,13 +353,13 @@ mod tests {
         assert_eq!((queue.dequeue(at(5)).is_some(), queue.ready_at(at(5))), (false, Some(at(20))));
         assert_eq!(queue.dequeue(at(20)).map(|packet| packet.class), Some(1));
         assert_eq!(queue.dequeue(at(57)).map(|packet| packet.class), None, "4 us do not fit in 3");
-        assert_eq!(queue.ready_at(at(57)), Some(at(65)), "nor 12 in the window of 5");
+        assert_eq!(queue.ready_at(at(57)), Some(at(65)), "nor 12 in a window of 5");
         assert_eq!(queue.dequeue(at(65)).map(|packet| packet.class), Some(1));
         assert_eq!(queue.ready_at(at(69)), Some(at(100)));
     }
 
     #[test]
-    fn a_gate_that_is_open_over_the_end_of_a_cycle_does_not_close_there() {
+    fn a_gate_open_across_the_end_of_a_cycle_does_not_close_there() {
         let gates = [(0, vec![(us(90), us(100)), (us(0), us(10))]), (1, vec![(us(20), us(30))])];
         let mut queue = shaper(&gates, 0);
         queue.enqueue(at(95), packet(0, 1500)).unwrap();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = check::Options { work_conserving: false, ..check::USUAL };
         let gates = [(0, vec![(us(0), us(20))]), (3, vec![(us(40), us(60))])];
         check::holds(shaper(&gates, 7), &options);

@@ -1,4 +1,4 @@
-//! Token bucket: lets through a burst and then a rate.
+//! Token bucket: limits a queue's output to a rate, after a burst.
 //!
 //! ```text
 //! in --> [ any queue ] --> gate(rate, burst) --> out
@@ -7,7 +7,7 @@
 //! In any interval t at most `rate * t + burst` leaves (Cruz 1991, part I, the (sigma, rho)
 //! regulator). A packet larger than the burst could never pass and is refused.
 //!
-//! Tokens are kept as the instant at which the bucket will be full again, so that no rounding adds
+//! Tokens are kept as the instant at which the bucket will be full again, so that rounding errors do not add
 //! up: the debt of a packet is `rate.time_for(len)`, rounded up once.
 
 use super::{Described, Queue, Site};
@@ -35,7 +35,7 @@ impl<Q: Queue> TokenBucket<Q> {
         TokenBucket { queue, rate, burst, depth, full_at: Time::START, head: None }
     }
 
-    /// When a packet of `len` may pass: its debt on top of the present one stays within the depth.
+    /// When a packet of `len` may pass: its debt, added to the current one, stays within the depth.
     fn passes_at(&self, len: Bytes) -> Time {
         let slack = self.depth.saturating_sub(self.rate.time_for(len));
         Time::from_ps(self.full_at.as_ps().saturating_sub(slack.as_ps()))
@@ -82,22 +82,20 @@ impl Described for TokenBucket<Box<dyn Queue>> {
     const PAGE: &'static Page = &Page {
         name: "token-bucket",
         family: Family::Queue,
-        what: "Lets through a burst and then a rate, from any other queue.",
+        what: "Limits the output of any other queue to a rate, after a burst.",
         ports: "in --> [ any queue ] --> gate(rate, burst) --> out",
         params: &[
-            Param::required("rate", ParamKind::Rate).is("how fast tokens come in"),
+            Param::required("rate", ParamKind::Rate).is("rate at which tokens accumulate"),
             Param::required("burst", ParamKind::BUFFER)
-                .is("most tokens that are saved; a larger packet is dropped"),
+                .is("depth of the bucket; a larger packet is dropped"),
             Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
                 .is("where packets wait for tokens"),
         ],
         source: "Cruz, A Calculus for Network Delay, Part I, IEEE Trans. Inf. Theory 37(1), 1991: \
                  the (sigma, rho) regulator",
-        deviations: &[
-            "Tokens are kept as the instant at which the bucket is full again, so that no \
-                       rounding adds up.",
-        ],
-        drops: &[("full", "packets longer than the burst, or that its queue refused")],
+        deviations: &["Tokens are kept as the instant at which the bucket is full again, so that \
+                       rounding errors do not add up."],
+        drops: &[("full", "packets longer than the burst, or refused by its queue")],
         example: r#"
 duration = "100 ms"
 [nodes]
@@ -118,7 +116,7 @@ on-off = { rate = "20 Mbit/s", size = "1500 B", on = "10 ms", off = { exponentia
 
     fn build(values: &Values, site: &Site<'_>) -> TokenBucket<Box<dyn Queue>> {
         let queue = super::build(&values.get::<Nested>("queue"), site);
-        // The burst is what the traffic was promised, not room to wait in: buffers leave it alone.
+        // The burst is part of the traffic contract, not buffer space: changes of buffers do not scale it.
         TokenBucket::new(queue, values.get("rate"), values.get("burst"))
     }
 }
@@ -148,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         use crate::queue::check;
         let options = check::Options { work_conserving: false, ..check::USUAL };
         let queue = DropTail::new(20, Bytes(u64::MAX));

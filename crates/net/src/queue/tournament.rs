@@ -1,4 +1,4 @@
-//! The least of many frequently changing keys: a tournament tree.
+//! The minimum of many frequently changing keys: a tournament tree.
 //!
 //! ```text
 //!            min                  `set`  climbs from a leaf and stops where nothing changes
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! One array, no pointers. `set` is O(log n) and mostly shorter, `best` is O(1), `winner` descends to
-//! the leaf. It takes the place of a heap because a key can change without being searched for, and
+//! the leaf. It replaces a heap because a key can change without being searched for, and
 //! because equal keys have a defined order: the leaf with the lowest number wins.
 
-/// Leaves with keys, and the least of them.
+/// Leaves with keys, and their minimum.
 #[derive(Clone, Debug)]
 pub(super) struct Tournament<T> {
     /// The root is at 1, the children of `n` at `2n` and `2n + 1`.
@@ -26,7 +26,7 @@ impl<T: Copy + Ord> Tournament<T> {
     fn leaves(&self) -> usize {
         self.nodes.len() / 2
     }
-    /// Sets the key of leaf `at`, which is made if it is not there yet.
+    /// Sets the key of leaf `at`, which is created if absent.
     #[inline]
     pub(super) fn set(&mut self, at: usize, key: T) {
         if at >= self.leaves() {
@@ -43,21 +43,21 @@ impl<T: Copy + Ord> Tournament<T> {
             self.nodes[node] = least;
         }
     }
-    /// Takes leaf `at` out.
+    /// Removes leaf `at`.
     #[inline]
     pub(super) fn clear(&mut self, at: usize) {
         self.set(at, self.vacant);
     }
-    /// Whether leaf `at` takes part.
+    /// Whether leaf `at` has a key.
     pub(super) fn has(&self, at: usize) -> bool {
         at < self.leaves() && self.nodes[self.leaves() + at] != self.vacant
     }
-    /// The least key, if anyone takes part.
+    /// The least key, if there is any.
     #[inline]
     pub(super) fn best(&self) -> Option<T> {
         (self.nodes[1] != self.vacant).then_some(self.nodes[1])
     }
-    /// The leaf with the least key, if anyone takes part.
+    /// The leaf with the least key, if there is any.
     pub(super) fn winner(&self) -> Option<usize> {
         let least = self.best()?;
         let mut node = 1;
@@ -66,7 +66,7 @@ impl<T: Copy + Ord> Tournament<T> {
         }
         Some(node - self.leaves())
     }
-    /// The least key but for that of leaf `at`.
+    /// The least key except that of leaf `at`.
     pub(super) fn best_except(&self, at: usize) -> Option<T> {
         let mut least = self.vacant;
         let mut node = self.leaves() + at;

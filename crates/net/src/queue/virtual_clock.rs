@@ -1,26 +1,26 @@
-//! VirtualClock: each queue as if it had a link of its own with the rate that it reserved.
+//! VirtualClock: serves each queue as if it had its own link at its reserved rate.
 //!
 //! ```text
 //! in --> aux = max(now, aux) + len / (rate * weight) --> [ queues ] --> smallest aux --> out
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `by`      | word    | `flow`   | what has a queue of its own: `flow`, `path`, `class`        |
-//! | `queues`  | queues  | one each | hash flows onto this many queues                            |
-//! | `weights` | numbers | all 1    | share phi of queue n                                        |
-//! | `packets` | packets | no limit | most packets that all queues hold                           |
-//! | `bytes`   | size    | no limit | most bytes that all queues hold                             |
-//! | `each`    | packets | no limit | most packets that one queue holds                           |
-//! | `rate`    | rate    | required | reserved by a weight of 1                                   |
-//! | `ahead`   | time    | 100 ms   | how far aux may be ahead of the clock  (ours)               |
-//! | `excess`  | word    | `note`   | of packets beyond: `note` them, or refuse them (`police`)   |
+//! | Parameter | Unit    | Default  | Meaning                                                   |
+//! |-----------|---------|----------|-----------------------------------------------------------|
+//! | `by`      | word    | `flow`   | what gets its own queue: `flow`, `path`, `class`          |
+//! | `queues`  | queues  | one each | number of queues onto which flows are hashed              |
+//! | `weights` | numbers | all 1    | share phi of queue n                                      |
+//! | `packets` | packets | no limit | limit on packets in all queues                            |
+//! | `bytes`   | size    | no limit | limit on bytes in all queues                              |
+//! | `each`    | packets | no limit | limit on packets in one queue                             |
+//! | `rate`    | rate    | required | rate reserved by a weight of 1 |
+//! | `ahead`   | time    | 100 ms   | how far aux may be ahead of the clock  (ours)             |
+//! | `excess`  | word    | `note`   | whether packets beyond that are counted (`note`) or refused (`police`) ||
 //!
-//! A queue that used spare bandwidth is far ahead and waits when others return: it is punished for what
-//! harmed no other queue, which is why later disciplines use a system virtual time.
+//! A queue that used spare bandwidth is far ahead and waits when others return: it is punished for something that
+//! harmed nobody, which is why later disciplines use a system virtual time.
 //!
 //! Source: Zhang, VirtualClock, SIGCOMM 1990, §3. Deviation: a queue is checked at each arrival and
-//! not once an averaging interval; the paper's reaction is a message to the source, here a count.
+//! not once per averaging interval; the paper's reaction is a message to the source, here a counter.
 
 use super::drr::queue_of_field;
 use super::stamps::{SHARE, ShareOptions, Stamped, Stamper, entry};
@@ -75,8 +75,8 @@ impl Described for VirtualClock {
     const PAGE: &'static Page = &Page {
         name: "virtual-clock",
         family: Family::Queue,
-        what: "VirtualClock: packets go in the order in which private links would have sent them.",
-        ports: "in --> [ queue each ] --> smallest private finish time --> out",
+        what: "VirtualClock: packets leave in the order in which private links would send them.",
+        ports: "in --> [ queue per flow ] --> smallest private finish time --> out",
         params: &[
             SHARE[0],
             SHARE[1],
@@ -84,14 +84,14 @@ impl Described for VirtualClock {
             SHARE[3],
             SHARE[4],
             SHARE[5],
-            Param::required("rate", ParamKind::Rate).is("what a weight of 1 has reserved"),
+            Param::required("rate", ParamKind::Rate).is("rate reserved by a weight of 1"),
             Param::or("ahead", ParamKind::Time, "100 ms")
                 .is("how far a queue may be ahead of its rate"),
             Param::or("excess", ParamKind::Choice(&["note", "police"]), "note")
                 .is("whether packets beyond that are counted or refused"),
         ],
         source: "Zhang, SIGCOMM 1990, §3",
-        deviations: &["A queue is checked at each arrival, not once an averaging interval."],
+        deviations: &["A queue is checked at each arrival, not once per averaging interval."],
         counters: &[("exceeded", "packets of queues that were too far ahead of their rates")],
         drops: &[FULL],
         example: one_queue!(r#"virtual-clock = { rate = "1 Mbit/s", packets = 50 }"#),
@@ -125,12 +125,12 @@ mod tests {
         }
         let order: Vec<u32> =
             check::drain(&mut queue, Time::START).iter().map(|p| p.flow.0).collect();
-        // Private finish times: 1, 2, 3 ms and 0.5, 1, 1.5 ms; of equals the lower number.
+        // Private finish times: 1, 2, 3 ms and 0.5, 1, 1.5 ms; ties go to the lower number.
         assert_eq!(order, [1, 0, 1, 1, 0, 0]);
     }
 
     #[test]
-    fn whoever_used_spare_bandwidth_waits_when_others_return() {
+    fn a_queue_that_used_spare_bandwidth_waits_when_others_return() {
         let mut queue = clock(&[], false);
         (0..20).for_each(|_| queue.enqueue(Time::START, packet(0, 1000)).unwrap());
         (0..10).for_each(|_| drop(queue.dequeue(Time::START)));
@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn policing_refuses_what_is_too_far_ahead() {
+    fn policing_refuses_packets_too_far_ahead() {
         let mut queue = clock(&[], true);
         let taken = (0..20).filter(|_| queue.enqueue(Time::START, packet(0, 1000)).is_ok()).count();
         assert_eq!(taken, 10);
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         check::holds(clock(&[3, 1], false), &check::USUAL);
         check::holds(clock(&[3, 1], true), &check::USUAL);
     }

@@ -1,4 +1,4 @@
-//! WF2Q+: weighted shares that neither lag behind a fluid server nor run ahead of it by more than a
+//! WF2Q+: weighted shares that neither lag behind nor run ahead of a fluid server by more than one
 //! packet.
 //!
 //! ```text
@@ -6,21 +6,21 @@
 //! in --> [ waiting, by S ] --> [ eligible, by F ] --> out      V = max(V + len / weights, least S)
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `by`      | word    | `flow`   | what has a queue of its own: `flow`, `path`, `class`        |
-//! | `queues`  | queues  | one each | hash flows onto this many queues                            |
-//! | `weights` | numbers | all 1    | share phi of queue n                                        |
-//! | `packets` | packets | no limit | most packets that all queues hold                           |
-//! | `bytes`   | size    | no limit | most bytes that all queues hold                             |
-//! | `each`    | packets | no limit | most packets that one queue holds                           |
+//! | Parameter | Unit    | Default  | Meaning                                          |
+//! |-----------|---------|----------|--------------------------------------------------|
+//! | `by`      | word    | `flow`   | what gets its own queue: `flow`, `path`, `class` |
+//! | `queues`  | queues  | one each | number of queues onto which flows are hashed     |
+//! | `weights` | numbers | all 1    | share phi of queue n                             |
+//! | `packets` | packets | no limit | limit on packets in all queues                   |
+//! | `bytes`   | size    | no limit | limit on bytes in all queues                     |
+//! | `each`    | packets | no limit | limit on packets in one queue                    |
 //!
-//! A head that becomes backlogged gets S = max(V, F), one that follows another S = F, and
+//! The head of a newly backlogged queue gets S = max(V, F), one that follows another gets S = F, and
 //! F = S + len / weight. The sum of weights in V is that of all queues that were ever used. O(log n).
 //!
 //! Source: Bennett & Zhang, Hierarchical Packet Fair Queueing Algorithms, SIGCOMM 1996, §3.4, eqs.
 //! (27) to (29). Deviation: V counts a packet when its service begins, because a queue is not told when
-//! it ends; V is kept over idle times and restarts when 2^60 is passed.
+//! it ends; V is not reset in idle periods, but when 2^60 is passed.
 
 use super::flows::{Bank, Classifier, QUEUES_MAX, of_bank, weight};
 use super::stamps::{RESTART, SCALE_BITS, SHARE, ShareOptions, entry, share};
@@ -29,7 +29,7 @@ use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Values};
 use lastmeter_base::{Packet, Time, here};
 
-/// One server's decisions, without packets: also a node of a tree.
+/// One server's decisions, without packets; also serves as a node of a tree.
 #[derive(Debug)]
 pub(super) struct Eligibility {
     v: u64,
@@ -41,7 +41,7 @@ pub(super) struct Eligibility {
     waiting: Waiting,
     /// Keys of 64 bits climb twice as fast as those of 128; see [`Eligibility::key`].
     eligible: Tournament<u64>,
-    /// What F in keys is counted from: not after V, nor after the F of anyone eligible.
+    /// The base from which F is counted in keys: at most V and the F of every eligible child.
     base: u64,
 }
 
@@ -53,7 +53,7 @@ const ROUND_BITS: u32 = 6;
 /// most 2^44 units, so that it fits the 44 bits of a key, which end at 2^50 units.
 const LEAD_MAX: u64 = 1 << 49;
 
-/// Children whose S has not come yet: a radix heap in hexadecimal digits, because V only rises.
+/// Children whose S is still ahead of V: a radix heap in hexadecimal digits, because V only rises.
 ///
 /// Level l, digit d holds those whose S differs from V first in digit l (0 is the lowest), where S
 /// has d. As V rises, whole levels come due at once, and one bucket is sorted into lower levels; a
@@ -74,7 +74,7 @@ impl Waiting {
         let buckets = vec![Vec::new(); 16 * Waiting::LEVELS];
         Waiting { v: 0, buckets, digits: [0; Waiting::LEVELS], levels: 0 }
     }
-    /// The highest digit in which two that differ do.
+    /// The highest digit in which two different values differ.
     #[inline]
     fn level(a: u64, b: u64) -> usize {
         (a ^ b).ilog2() as usize / 4
@@ -101,7 +101,7 @@ impl Waiting {
         let first = 16 * level + self.digits[level].trailing_zeros() as usize;
         self.buckets[first].iter().map(|&(start, _)| start).min()
     }
-    /// V rises to `v`: hands over all whose S has come.
+    /// V rises to `v`: hands over all whose S it has reached.
     #[inline]
     fn advance(&mut self, v: u64, mut due: impl FnMut(usize)) {
         if v == self.v {
@@ -113,7 +113,7 @@ impl Waiting {
         while levels != 0 {
             let level = levels.trailing_zeros() as usize;
             levels &= levels - 1;
-            // Below the top all are due; at the top those up to V's own digit may be.
+            // Below the top all are due; at the top, those up to V's own digit may be.
             let last = if level == top { Waiting::digit(v, top) } else { 15 };
             let mut digits = self.digits[level] & ((2u32 << last) - 1) as u16;
             self.digits[level] &= !digits;
@@ -130,7 +130,7 @@ impl Waiting {
                         false => self.push(start, at),
                     }
                 }
-                // What was sorted went to lower levels, so the room for this bucket is still free.
+                // The sorted entries went to lower levels, so this bucket's space is still free.
                 self.buckets[bucket] = children;
             }
         }
@@ -150,12 +150,12 @@ impl Eligibility {
             eligible,
         }
     }
-    /// A child of `weight` is there from now on.
+    /// Adds a child of `weight`.
     pub(super) fn admit(&mut self, weight: u64) {
         self.weights += weight;
         self.reciprocal = u64::MAX / self.weights;
     }
-    /// What a service of `len` adds to V, rounded down by at most two units.
+    /// The rise of V by a service of `len`, rounded down by at most two units.
     #[inline]
     fn progress(&self, len: u64) -> u64 {
         ((u128::from(len << SCALE_BITS) * u128::from(self.reciprocal)) >> 64) as u64
@@ -176,7 +176,7 @@ impl Eligibility {
             self.waiting.push(start, at as u32);
         }
     }
-    /// V rises, and children whose S has come become eligible.
+    /// V rises, and children whose S it has reached become eligible.
     #[inline]
     fn rise(&mut self, v: u64) {
         self.v = self.v.max(v);
@@ -193,7 +193,7 @@ impl Eligibility {
     fn key(base: u64, finish: u64, at: usize) -> u64 {
         (finish - base) >> ROUND_BITS << CHILD_BITS | at as u64
     }
-    /// Counts keys from as late as can be. Once in half a GiB of virtual time this takes O(n).
+    /// Moves the base of keys as far forward as possible. Takes O(n), once per half GiB of virtual time.
     #[cold]
     fn rebase(&mut self) {
         let finish = &self.finish;
@@ -204,7 +204,7 @@ impl Eligibility {
             self.eligible.set(at, Eligibility::key(self.base, finish[at], at));
         }
     }
-    /// The child to serve next: of those whose S has come, the one with the smallest F.
+    /// The child to serve next: of the eligible ones, the one with the smallest F.
     #[inline]
     pub(super) fn select(&mut self) -> Option<usize> {
         if self.eligible.best().is_none() {
@@ -212,7 +212,7 @@ impl Eligibility {
         }
         self.eligible.best().map(|key| (key & ((1 << CHILD_BITS) - 1)) as usize)
     }
-    /// Child `at`, which was selected, is served `len`; `next` is what it sends after that.
+    /// The selected child `at` is served `len`; `next` is the length that it sends after that.
     #[inline]
     pub(super) fn serve(&mut self, at: usize, len: u64, next: Option<u64>, weight: u64) {
         match next {
@@ -305,8 +305,8 @@ impl Described for Wf2q {
     const PAGE: &'static Page = &Page {
         name: "wf2q",
         family: Family::Queue,
-        what: "WF2Q+: weighted shares, within a packet of a fluid server both ways.",
-        ports: "in --> [ queue each ] --> eligible, smallest finish stamp --> out",
+        what: "WF2Q+: weighted shares, at most one packet behind or ahead of a fluid server.",
+        ports: "in --> [ queue per flow ] --> eligible, smallest finish stamp --> out",
         params: &SHARE,
         source: "Bennett & Zhang, SIGCOMM 1996, §3.4",
         deviations: &["Virtual time counts a packet when its service begins."],
@@ -332,7 +332,7 @@ mod tests {
         /// Bennett & Zhang, Theorem 4: backlogged queues are within one longest packet of the fluid
         /// server, behind it and before it.
         #[test]
-        fn service_is_within_one_packet_of_the_fluid_server_both_ways(
+        fn service_is_at_most_one_packet_behind_or_ahead_of_the_fluid_server(
             weights in prop::collection::vec(1u64..9, 2..8), seed in any::<u64>(),
         ) {
             const LEN_MAX: u64 = 1500;
@@ -372,9 +372,9 @@ mod tests {
         assert!(order.chunks(2).all(|pair| pair[0] && pair.len() == 1 || pair[0] != pair[1]));
     }
 
-    /// Keys are counted anew every half GiB of virtual time; shares go on as they were.
+    /// The base of keys moves every half GiB of virtual time; shares do not change.
     #[test]
-    fn shares_hold_while_keys_are_counted_anew() {
+    fn shares_hold_while_the_base_of_keys_moves() {
         const LEN: u64 = 16 << 20;
         let weights = [1, 2, 5];
         let mut queue = Wf2q::new(ShareOptions::weighted(&weights));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = ShareOptions { room: Room::packets(30), ..ShareOptions::weighted(&[4, 2]) };
         check::holds(Wf2q::new(ShareOptions { each: 8, ..options }), &check::USUAL);
     }

@@ -1,29 +1,29 @@
-//! Weighted fair queueing, exact: packets go in the order in which a fluid server would finish them.
+//! Exact weighted fair queueing: packets leave in the order in which a fluid server would finish them.
 //!
 //! ```text
 //! in --> S = max(F of its queue, V), F = S + len / weight --> [ queues ] --> smallest F --> out
 //!        V rises by rate / (weights of the queues that the fluid server serves)
 //! ```
 //!
-//! | Parameter | Unit    | Default  | Meaning                                                     |
-//! |-----------|---------|----------|-------------------------------------------------------------|
-//! | `by`      | word    | `flow`   | what has a queue of its own: `flow`, `path`, `class`        |
-//! | `queues`  | queues  | one each | hash flows onto this many queues                            |
-//! | `weights` | numbers | all 1    | share phi of queue n                                        |
-//! | `packets` | packets | no limit | most packets that all queues hold                           |
-//! | `bytes`   | size    | no limit | most bytes that all queues hold                             |
-//! | `each`    | packets | no limit | most packets that one queue holds                           |
-//! | `rate`    | rate    | the link's | rate C of the fluid server                                |
+//! | Parameter | Unit    | Default    | Meaning                                          |
+//! |-----------|---------|------------|--------------------------------------------------|
+//! | `by`      | word    | `flow`     | what gets its own queue: `flow`, `path`, `class` |
+//! | `queues`  | queues  | one each   | number of queues onto which flows are hashed     |
+//! | `weights` | numbers | all 1      | share phi of queue n                             |
+//! | `packets` | packets | no limit   | limit on packets in all queues                   |
+//! | `bytes`   | size    | no limit   | limit on bytes in all queues                     |
+//! | `each`    | packets | no limit   | limit on packets in one queue                    |
+//! | `rate`    | rate    | the link's | rate C of the fluid server                       |
 //!
-//! The fluid server is followed exactly: it serves all backlogged queues at once, in proportion to
+//! The fluid server is tracked exactly: it serves all backlogged queues at once, in proportion to
 //! their weights, and a queue leaves it when V reaches the F of its last packet. Work is carried over in
-//! whole units of 2^-20 byte, so that no rounding adds up. O(log n) for each packet and each departure
+//! whole units of 2^-20 byte, so that rounding errors do not add up. O(log n) for each packet and each departure
 //! from the fluid server.
 //!
 //! Source: Demers, Keshav & Shenker, SIGCOMM 1989; Parekh & Gallager, IEEE/ACM ToN 1(3), 1993, §III:
 //! a packet leaves at most one longest packet's time after the fluid server finishes it (Theorem 1),
-//! and no queue's service lags by more than one longest packet (Theorem 2). Deviation: V is not set to 0
-//! when the system empties but kept, which decides the same; it restarts when 2^60 is passed. Where the
+//! and no queue's service lags by more than one longest packet (Theorem 2). Deviation: V is not reset
+//! when the system empties, which makes the same decisions; it is reset beyond 2^60. If the
 //! link has no constant rate and none is given, C is 1 Gbit/s.
 
 use super::drr::queue_of_field;
@@ -40,7 +40,7 @@ use lastmeter_base::{Rate, Time, here};
 struct Fluid {
     rate: Rate,
     v: u64,
-    /// Up to when V has been computed.
+    /// The instant up to which V has been computed.
     at: Time,
     /// Work that is done but not yet in V: 2^-20 bytes times 8e12, below one unit of V.
     carry: u128,
@@ -134,8 +134,8 @@ impl Described for Wfq {
     const PAGE: &'static Page = &Page {
         name: "wfq",
         family: Family::Queue,
-        what: "Weighted fair queueing: packets go in the order in which a fluid server ends them.",
-        ports: "in --> [ queue each ] --> smallest fluid finish time --> out",
+        what: "Weighted fair queueing: packets leave in the order in which a fluid server would.",
+        ports: "in --> [ queue per flow ] --> smallest fluid finish time --> out",
         params: &[
             SHARE[0],
             SHARE[1],
@@ -146,7 +146,7 @@ impl Described for Wfq {
             Param::optional("rate", ParamKind::Rate, "the link's").is("rate of the fluid server"),
         ],
         source: "Parekh & Gallager, IEEE/ACM ToN 1(3), 1993, §III",
-        deviations: &["Virtual time is kept over idle times, which decides the same."],
+        deviations: &["Virtual time is not reset in idle periods, which makes the same decisions."],
         drops: &[FULL],
         example: one_queue!(r#"wfq = { by = "path", weights = [3, 1], packets = 50 }"#),
         ..Page::at(here!())
@@ -170,13 +170,13 @@ mod tests {
     const RATE: Rate = Rate::from_gbit(8);
     const LEN_MAX: u64 = 1500;
 
-    /// When a fluid server finishes each packet, in nanoseconds: a naive one that serves all queues a
+    /// When a fluid server finishes each packet, in nanoseconds: a simple one that serves all queues a
     /// little at a time, from one event to the next.
     fn fluid(arrivals: &[(u64, usize, u64)], weights: &[u64]) -> Vec<f64> {
         fluid_seen(arrivals, weights, &[]).0
     }
 
-    /// And what each queue was served by each of the times `seen`, in order, in bytes.
+    /// Also the bytes that each queue was served by each of the times `seen`, in order.
     fn fluid_seen(
         arrivals: &[(u64, usize, u64)],
         weights: &[u64],
@@ -234,14 +234,14 @@ mod tests {
         let mut now = 0;
         (0..count)
             .map(|n| {
-                // A mean of 770 bytes every 820 ns, in waves of overload and of rest.
+                // A mean of 770 bytes every 820 ns, alternating between overload and low load.
                 now += random.below(if n / 500 % 2 == 0 { 1240 } else { 2040 });
                 (now, random.below(5) as usize, 40 + random.below(LEN_MAX - 39))
             })
             .collect()
     }
 
-    /// When each packet has left, in nanoseconds, in the order in which they do.
+    /// When each packet has left, in nanoseconds, in order of departure.
     fn departures(arrivals: &[(u64, usize, u64)]) -> Vec<(u64, Packet)> {
         // Classes, unlike flows, are numbered as the weights are.
         let by_class =
@@ -272,7 +272,7 @@ mod tests {
         let late = |(at, packet): &(u64, Packet)| *at as f64 - fluid[packet.id as usize];
         let worst = departures(&arrivals).iter().map(late).fold(f64::MIN, f64::max);
         assert!(worst <= LEN_MAX as f64 + 0.01, "a packet left {worst} ns after the fluid server");
-        assert!(worst > 100.0, "so little lag that nothing was tried");
+        assert!(worst > 100.0, "too little lag to test anything");
     }
 
     /// Parekh & Gallager, Theorem 2: at no time has a queue been served more than one longest packet less
@@ -292,12 +292,12 @@ mod tests {
             }
         }
         assert!(worst <= LEN_MAX as f64 + 1.0, "a queue lagged by {worst} bytes");
-        assert!(worst > 500.0, "so little lag that nothing was tried: {worst}");
+        assert!(worst > 500.0, "too little lag to test anything: {worst}");
     }
 
-    /// Bennett & Zhang 1996, Fig. 2: half the link for flow 0, which WFQ sends in one row.
+    /// Bennett & Zhang 1996, Fig. 2: half the link for flow 0, whose packets WFQ sends back to back.
     #[test]
-    fn runs_ahead_of_the_fluid_server_as_its_critics_say() {
+    fn runs_ahead_of_the_fluid_server_as_bennett_and_zhang_show() {
         let mut weights = vec![10];
         weights.extend([1; 10]);
         let mut queue = Wfq::new(ShareOptions::weighted(&weights), RATE);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn loses_nothing_unsaid() {
+    fn accounts_for_every_packet() {
         let options = ShareOptions { room: Room::packets(30), ..ShareOptions::weighted(&[4, 2]) };
         check::holds(Wfq::new(ShareOptions { each: 8, ..options }, RATE), &check::USUAL);
     }

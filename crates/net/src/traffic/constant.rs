@@ -1,4 +1,4 @@
-//! Constant rate: one packet after the other, always the same time apart.
+//! Constant rate: packets at equal intervals.
 
 use super::{Maker, Setting, Traffic, gap, packets, sizes};
 use crate::source::Pattern;
@@ -8,10 +8,10 @@ use lastmeter_base::{Draw, here, one_way};
 const PAGE: &Page = &Page {
     name: "constant",
     family: Family::Traffic,
-    what: "Packets at a constant rate, whatever happens to them.",
+    what: "Packets at a constant rate, without feedback.",
     ports: "(clock) --> out",
     params: &[
-        Param::required("rate", ParamKind::Rate).is("bits per second, of packets"),
+        Param::required("rate", ParamKind::Rate).is("bit rate of the packets"),
         Param::required("size", ParamKind::Sizes).is("lengths of the packets"),
     ],
     counters: &[("sent", "packets made")],

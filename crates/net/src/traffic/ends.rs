@@ -1,4 +1,4 @@
-//! The ends of traffic that sources and clients send: elements that send at one host, a sink or responders
+//! The endpoints of traffic from sources and clients: elements that send at one host, a sink or responders
 //! at the other.
 
 use super::{Maker, Setting, Traffic};
@@ -10,7 +10,7 @@ use lastmeter_engine::Error;
 use lastmeter_engine::site::{Ends, Flow, TrafficKind};
 use std::collections::BTreeMap;
 
-/// Puts them at a host: all that sends first, then what only receives or answers.
+/// Adds them to a host: first the senders, then what only receives or answers.
 pub(super) fn ends(ends: &mut Ends<'_>) -> Result<(), Error> {
     senders(ends)?;
     receivers(ends)
@@ -27,7 +27,7 @@ fn senders(ends: &mut Ends<'_>) -> Result<(), Error> {
             packets: flow.packets_max(),
         };
         let maker = flow.kind.maker::<TrafficKind>().own.downcast_ref::<Maker>();
-        let Maker(build) = maker.expect("traffic that is put together is made alike");
+        let Maker(build) = maker.expect("traffic combined at a host is of one kind");
         let stream =
             Stream::new(ends.site.seed, &format!("{}: conversations", name(&flow.stream())));
         let capture = &mut *ends.capture;
@@ -67,7 +67,7 @@ fn receivers(ends: &mut Ends<'_>) -> Result<(), Error> {
             sunk.push((flow.there, None));
             continue;
         };
-        // The way back counts as many links as the way there.
+        // The way back has as many links as the way there.
         let (requests, responses) =
             (labels(&flow, flow.there, flow.to), labels(&flow, back, flow.from));
         let size: Bytes = flow.kind.values.get("response");

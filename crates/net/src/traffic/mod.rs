@@ -36,7 +36,7 @@ pub static KINDS: &[Kind] = &[
     tcplib::KIND,
 ];
 
-/// What makes the packets of a flow of its kind.
+/// Builds the source or client of a flow of its kind.
 pub struct Maker(pub fn(&Values, &mut Setting<'_>) -> Result<Traffic, String>);
 
 /// A kind of traffic whose packets a source or a client sends.
@@ -45,11 +45,11 @@ pub const fn packets(maker: &'static Maker) -> TrafficKind {
     TrafficKind { responds, ends: ends::ends, together: "packets", own: maker }
 }
 
-/// What traffic is built in, besides its own parameters.
+/// The surroundings of traffic, besides its own parameters.
 pub struct Setting<'a> {
     /// When it begins and ends.
     pub span: Span,
-    /// What is drawn before the packets themselves.
+    /// The random stream for draws before the packets themselves.
     pub stream: Stream,
     /// Opens a capture.
     pub capture: &'a mut dyn FnMut(&str) -> Result<Records, String>,
@@ -57,7 +57,7 @@ pub struct Setting<'a> {
 
 /// What sends the packets of one flow.
 pub enum Traffic {
-    /// A source, whatever comes back.
+    /// A source, which ignores whatever comes back.
     Source(Pattern),
     /// A client, and the length of the responses that it waits for.
     Client(ClientOptions, Bytes),

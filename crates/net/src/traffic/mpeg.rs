@@ -1,4 +1,4 @@
-//! Frames of a film: sizes with given moments in groups of pictures, cut into packets.
+//! Video frames in groups of pictures, with sizes of given moments, split into packets.
 
 use super::{Maker, Setting, Traffic, packets};
 use crate::mpeg::{Moments, frames};
@@ -12,7 +12,7 @@ const FRAMES: ParamKind = ParamKind::Integer { min: 24, max: 1 << 20 };
 const PAGE: &Page = &Page {
     name: "mpeg",
     family: Family::Traffic,
-    what: "Frames of a film in groups IBBPBBPBBPBB, with given sizes, cut into packets.",
+    what: "Video frames in groups IBBPBBPBBPBB, with sizes of given moments, split into packets.",
     ports: "(frames) --> out",
     params: &[
         Param::required("mean", SIZE).is("mean size of a frame"),
@@ -21,13 +21,14 @@ const PAGE: &Page = &Page {
         Param::required("most", SIZE).is("the largest frame"),
         Param::or("interval", ParamKind::Time, "33 ms").is("from one frame to the next"),
         Param::or("packet", ParamKind::PACKET, "1500 B")
-            .is("longest packet; a frame's come at once"),
-        Param::or("frames", FRAMES, "21600").is("number of frames after which they repeat"),
-        Param::or("film", ParamKind::Integer { min: 0, max: 1 << 32 }, "1").is("another film"),
-        Param::or("from", ParamKind::Integer { min: 0, max: 1 << 20 }, "0").is("its first frame"),
+            .is("longest packet; those of a frame are sent at once"),
+        Param::or("frames", FRAMES, "21600").is("number of frames after which the film repeats"),
+        Param::or("film", ParamKind::Integer { min: 0, max: 1 << 32 }, "1").is("seed of the film"),
+        Param::or("from", ParamKind::Integer { min: 0, max: 1 << 20 }, "0")
+            .is("first frame to send"),
     ],
     source: "moments and pattern: Indiresan 1997, Table 6.4, §6.4.3",
-    deviations: &["Scenes and noise are ours; there is no long-range dependence."],
+    deviations: &["The models of scenes and noise are ours; there is no long-range dependence."],
     counters: &[("sent", "packets made")],
     example: one_way! {
         "1 s", "camera" [] "screen",
@@ -56,7 +57,7 @@ fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String>
         .ok_or("no sizes between `least` and `most` have this `mean` and `deviation`")?;
     let (interval, packet): (Duration, Bytes) = (values.get("interval"), values.get("packet"));
     if interval.is_zero() {
-        return Err("frames need time between them".to_owned());
+        return Err("the interval between frames must be longer than zero".to_owned());
     }
     let packets = (0u64..).flat_map(move |n| {
         let at = interval * n;

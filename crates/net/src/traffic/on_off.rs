@@ -11,7 +11,7 @@ const PAGE: &Page = &Page {
     what: "Bursts of packets at a constant rate, with silence in between.",
     ports: "(clock, while on) --> out",
     params: &[
-        Param::required("rate", ParamKind::Rate).is("bits per second, of packets, within a burst"),
+        Param::required("rate", ParamKind::Rate).is("bit rate of the packets within a burst"),
         Param::required("size", ParamKind::Sizes).is("lengths of the packets"),
         Param::required("on", ParamKind::Draw).is("how long a burst lasts"),
         Param::required("off", ParamKind::Draw).is("how long the silence lasts"),
@@ -37,7 +37,7 @@ on-off = { rate = "80 Mbit/s", size = "1500 B", on = { uniform = ["1 ms", "3 ms"
 /// Its line.
 pub(super) const KIND: Kind = Kind { page: PAGE, fit, maker: &packets(&Maker(build)) };
 
-/// The shortest mean burst, as a share of the gap between packets.
+/// The shortest mean burst, relative to the gap between packets.
 const BURST_LEAST: f64 = 1e-3;
 
 fn fit(values: &Values) -> Result<(), Misfit> {

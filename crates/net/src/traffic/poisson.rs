@@ -8,16 +8,16 @@ use lastmeter_base::{Draw, here, one_way};
 const PAGE: &Page = &Page {
     name: "poisson",
     family: Family::Traffic,
-    what: "Packets at random, with exponential gaps: many independent users.",
+    what: "Packets at random times, with exponential gaps, as from many independent users.",
     ports: "(random clock) --> out",
     params: &[
-        Param::required("rate", ParamKind::Rate).is("bits per second, of packets, on average"),
+        Param::required("rate", ParamKind::Rate).is("mean bit rate of the packets"),
         Param::required("size", ParamKind::Sizes).is("lengths of the packets"),
     ],
     source: "Kleinrock, Queueing Systems, Volume 1, 1975, section 2.4",
     deviations: &[
         "Gaps are rounded to whole picoseconds.",
-        "The first packet comes a gap after the start, whatever `phase` says.",
+        "The first packet comes one gap after the start, whatever the `phase`.",
     ],
     counters: &[("sent", "packets made")],
     example: one_way! {
@@ -47,7 +47,7 @@ mod tests {
     use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Time};
     use lastmeter_engine::{Graph, PortId, VirtualClock};
 
-    /// How many packets come in a time in which one is expected.
+    /// How many packets arrive in an interval in which one is expected.
     fn count(seed: u64, random_phase: bool) -> f64 {
         let gap = Duration::from_us(10);
         let mut graph = Graph::new(seed);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_from_the_start_on_have_the_mean_and_the_variance_of_poisson() {
+    fn counts_have_the_mean_and_variance_of_poisson_from_the_start() {
         const SEEDS: u64 = 10_000;
         for random_phase in [false, true] {
             let counts: Vec<f64> = (0..SEEDS).map(|seed| count(seed, random_phase)).collect();

@@ -11,12 +11,12 @@ const PAGE: &Page = &Page {
     what: "Packets with independent random gaps: Pareto, hyper-exponential, geometric, and others.",
     ports: "(random clock) --> out",
     params: &[
-        Param::required("gap", ParamKind::Draw).is("from one packet to the next"),
+        Param::required("gap", ParamKind::Draw).is("time from one packet to the next"),
         Param::required("size", ParamKind::Sizes).is("lengths of the packets"),
     ],
     source: "Cox, Renewal Theory, 1962, section 2.1: an ordinary renewal process",
     deviations: &[
-        "The first packet comes a gap after the start, unless the gap is constant.",
+        "The first packet comes one gap after the start, unless the gap is constant.",
         "Gaps, as any time or distribution: \"5 us\"; { exponential = \"5 us\" }; \
          { uniform = [\"1 us\", \"9 us\"] }; { either = [\"1 us\", \"31 us\"], first = 0.9 }; \
          { hyper-exponential = [\"1 us\", \"31 us\"], first = 0.9 }, with one of two means; \
@@ -41,7 +41,7 @@ pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
 fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String> {
     let gap = values.get::<Draw>("gap");
     if gap.mean() <= 0.0 {
-        return Err("a gap of 0 s is endlessly many packets; write a mean above that".to_owned());
+        return Err("a mean gap of 0 s is an infinite rate; write a longer one".to_owned());
     }
     Ok(Traffic::Source(Pattern::Gaps { gap, sizes: sizes(values) }))
 }
@@ -54,7 +54,7 @@ mod tests {
     use lastmeter_base::{Bytes, Duration, FlowId, NodeId, Time};
     use lastmeter_engine::{Graph, PortId, VirtualClock};
 
-    /// The mean and the variance of the number of packets in a time in which `MEAN` are expected.
+    /// The mean and the variance of the number of packets in an interval in which `MEAN` are expected.
     const MEAN: u64 = 400;
     fn counts(gap: &Draw) -> (f64, f64) {
         const SEEDS: u64 = 2_000;

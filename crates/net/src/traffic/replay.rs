@@ -1,4 +1,4 @@
-//! Replay: what a capture recorded, when it recorded it.
+//! Replay: the packets of a capture, at their recorded times.
 
 use super::{Maker, Setting, Traffic, packets};
 use crate::source::Pattern;
@@ -11,9 +11,9 @@ const PAGE: &Page = &Page {
     what: "The packets of a pcap or pcapng capture, with their own times and sizes.",
     ports: "(capture) --> out",
     params: &[Param::required("capture", ParamKind::Text)
-        .is("the capture file, as seen from the experiment file")],
+        .is("the capture file, relative to the experiment file")],
     source: "draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng",
-    deviations: &["Packets carry the lengths of the capture, not its bytes."],
+    deviations: &["Packets have the lengths of those captured, not their bytes."],
     counters: &[("sent", "packets made")],
     example: one_way! {
         "1 s", "alice" [] "bob",

@@ -8,16 +8,17 @@ use lastmeter_base::{here, one_way};
 const PAGE: &Page = &Page {
     name: "request",
     family: Family::Traffic,
-    what: "Requests, each sent when a response has come and the client has thought.",
+    what: "Requests, each sent a think time after a response arrives.",
     ports: "client out --> requests --> responder
 client in <-- responses <-- responder",
     params: &[
         Param::required("size", ParamKind::PACKET).is("length of a request"),
         Param::required("response", ParamKind::PACKET).is("length of a response"),
-        Param::or("window", super::bulk::WINDOW, "1").is("most requests on the way"),
-        Param::or("think", ParamKind::Draw, "0 s").is("from a response to the next request"),
+        Param::or("window", super::bulk::WINDOW, "1").is("most requests in flight"),
+        Param::or("think", ParamKind::Draw, "0 s")
+            .is("think time from a response to the next request"),
         Param::or("timeout", ParamKind::Time, "1 s")
-            .is("after which a request is given up as lost"),
+            .is("time after which a request is given up as lost"),
     ],
     counters: super::bulk::COUNTERS,
     example: one_way! {

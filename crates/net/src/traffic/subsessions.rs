@@ -1,4 +1,4 @@
-//! Subsessions of media: transfers of pictures or files, as fast as the source can, then silence.
+//! Subsessions of media: transfers of pictures or files, as fast as the source can send, then silence.
 //!
 //! ```text
 //! |<-------- lasting ------->|<-------- between ------->|<-------- lasting ------->|
@@ -20,16 +20,17 @@ const PAGE: &Page = &Page {
     ports: "(units, in subsessions) --> out",
     params: &[
         Param::required("unit", ParamKind::BUFFER).is("a picture, or a file: what is sent at once"),
-        Param::required("size", ParamKind::PACKET).is("of packets; a unit's last is shorter"),
-        Param::required("rate", ParamKind::Rate).is("bits per second, of packets, within a unit"),
-        Param::required("every", ParamKind::Time).is("from the beginning of a unit to the next"),
-        Param::required("lasting", ParamKind::Time)
-            .is("how long a subsession goes on; 0 s: one unit"),
-        Param::required("between", ParamKind::Time).is("from the end of a subsession to the next"),
+        Param::required("size", ParamKind::PACKET)
+            .is("length of a packet; a unit's last is shorter"),
+        Param::required("rate", ParamKind::Rate).is("bit rate of the packets within a unit"),
+        Param::required("every", ParamKind::Time).is("time from the start of a unit to the next"),
+        Param::required("lasting", ParamKind::Time).is("length of a subsession; 0 s: one unit"),
+        Param::required("between", ParamKind::Time)
+            .is("time from the end of a subsession to the next"),
     ],
     source: "\"Aurora at MIT\", §5.5 and Table 11: video is captured at a low average rate and \
              sent in bursts at the available rate",
-    deviations: &["Units and subsessions are of one length each, where people's are not."],
+    deviations: &["Units and subsessions have constant lengths; real ones vary."],
     counters: &[("sent", "packets made")],
     example: r#"
 duration = "2 s"
@@ -69,7 +70,7 @@ fn build(values: &Values, _setting: &mut Setting<'_>) -> Result<Traffic, String>
     Ok(Traffic::Source(Pattern::Replay(Box::new(subsessions.packets()?))))
 }
 
-/// Subsessions that would begin later are not made, so that no sum leaves the range of time.
+/// Subsessions that would begin later are not made, so that no sum overflows the range of time.
 const FAR: u64 = u64::MAX / 4;
 
 /// A class of media traffic.
@@ -92,13 +93,13 @@ pub struct Subsessions {
     pub unit: Bytes,
     /// Its packets.
     pub packet: Bytes,
-    /// How fast they are sent.
+    /// Bit rate within a unit.
     pub rate: Rate,
-    /// From the beginning of a unit to that of the next.
+    /// Time from the start of a unit to the next.
     pub every: Duration,
-    /// How long a subsession goes on.
+    /// Length of a subsession.
     pub lasting: Duration,
-    /// From the end of a subsession to the next.
+    /// Time from the end of a subsession to the next.
     pub between: Duration,
 }
 
@@ -113,19 +114,19 @@ impl Subsessions {
         self.unit * self.units()
     }
 
-    /// From the beginning of a subsession to that of the next: never less than its units take.
+    /// Time from the start of a subsession to the next: never less than its units take.
     pub fn period(&self) -> Duration {
         let last = self.every * (self.units() - 1) + self.rate.time_for(self.unit);
         last.max(self.lasting) + self.between
     }
 
-    /// When each packet is sent, from the start on, and how long it is; without end.
+    /// When each packet is sent, counted from the start, and its length; an endless sequence.
     ///
     /// # Errors
-    /// A unit or a packet is nothing, or a unit takes longer than until the next.
+    /// A unit or a packet is empty, or a unit takes longer than the time until the next.
     pub fn packets(self) -> Result<impl Iterator<Item = (Duration, Bytes)> + Send, String> {
         if self.unit == Bytes(0) || self.packet == Bytes(0) {
-            return Err("units and packets of 0 B carry nothing: write at least 1 B".to_owned());
+            return Err("units and packets of 0 B are empty: write at least 1 B".to_owned());
         }
         if self.units() > 1 && self.rate.time_for(self.unit) > self.every {
             return Err(format!(
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_in_time_is_refused() {
+    fn units_that_cannot_be_sent_in_time_are_refused() {
         let class = Subsessions {
             unit: Bytes(10_000),
             packet: Bytes(1000),

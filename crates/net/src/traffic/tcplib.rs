@@ -1,15 +1,15 @@
-//! Conversations of four applications, as tcplib makes them up from tables of measured ones.
+//! Conversations of four applications, generated as by tcplib from tables of measured ones.
 //!
 //! ```text
 //! conversations begin at random --> telnet | ftp | smtp | nntp --> their packets, merged --> out
 //! ```
 //!
-//! | application | what is drawn | packets |
+//! || application | random quantities | packets ||
 //! |---|---|---|
 //! | telnet | packets, data of each, silence before each | short |
 //! | ftp, smtp, nntp | bytes of one item | full segments back to back at `rate`, the last is shorter |
 //!
-//! Every draw comes from a table of a distribution: straight between its points, as tcplib's own.
+//! Every draw comes from the table of a distribution, interpolated linearly between its points as in tcplib.
 //!
 //! Source: Danzig & Jamin, tcplib, USC-CS-91-495, 1991, which the "Aurora at MIT" report uses in Section 2,
 //! §3.9 (A-145). Points of the silences are read off tcplib's table as ns-2 has it (10,000 values, sorted).
@@ -32,19 +32,18 @@ const PAGE: &Page = &Page {
     what: "Conversations of telnet, ftp, smtp and nntp, drawn from tables of measured ones.",
     ports: "(conversations) --> out",
     params: &[
-        Param::required("every", ParamKind::Time)
-            .is("from one conversation's beginning to the next"),
-        Param::required("rate", ParamKind::Rate).is("bits per second, of packets, within an item"),
+        Param::required("every", ParamKind::Time).is("time between starts of conversations"),
+        Param::required("rate", ParamKind::Rate).is("bit rate of the packets within an item"),
         Param::or("segment", ParamKind::PACKET, "512 B")
-            .is("data of a full packet, which has 40 B more"),
+            .is("payload of a full packet, which is 40 B longer"),
     ],
     source: "Danzig & Jamin, tcplib, USC-CS-91-495, 1991; Cáceres et al., SIGCOMM 1991; Paxson, \
              IEEE/ACM ToN 2(4), 1994; Paxson & Floyd, IEEE/ACM ToN 3(3), 1995",
     deviations: &[
         "Only tcplib's silences of telnet are its own table; items are log-normal, cut off at four \
          standard deviations.",
-        "One direction: what the other end says is not there.",
-        "There is no TCP below: packets are sent whether or not others arrive.",
+        "One direction only: the other end sends nothing.",
+        "There is no TCP below: packets are sent whether or not earlier ones arrive.",
     ],
     counters: &[("sent", "packets made")],
     example: one_way! {
@@ -58,7 +57,7 @@ const PAGE: &Page = &Page {
 /// Headers of TCP and IP.
 pub const HEADERS: Bytes = Bytes(40);
 
-/// A distribution: values at shares of all draws, rising, straight in between.
+/// A distribution: values at given quantiles, ascending, interpolated linearly.
 struct Table(&'static [(f64, f64)]);
 
 impl Table {
@@ -132,7 +131,7 @@ pub enum Application {
     Nntp,
 }
 
-/// Conversations of each in a hundred.
+/// Conversations of each, per hundred.
 pub const SHARES: [(Application, u64); 4] = [
     (Application::Telnet, 16),
     (Application::Ftp, 25),
@@ -170,7 +169,7 @@ impl Conversation {
         Conversation { application, left: table.sample(stream) as u64 + 1 }
     }
 
-    /// Packets that it still has.
+    /// Packets left to send.
     pub fn packets(&self, segment: Bytes) -> u64 {
         match self.application {
             Application::Telnet => self.left,
@@ -201,8 +200,8 @@ impl Conversation {
     }
 }
 
-/// The length of a packet picked out of such traffic, where its packets are half interactive and half full
-/// segments: what the statistics behind tcplib say of packets, whatever conversations they belong to.
+/// The length of a random packet of such traffic, if half of its packets are interactive and half are full
+/// segments, as in the statistics behind tcplib, regardless of conversations.
 ///
 /// ```
 /// use lastmeter_base::{Bytes, Stream};
@@ -230,21 +229,21 @@ pub fn length(segment: Bytes, stream: &mut Stream) -> Bytes {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcplib {
-    /// From one conversation's beginning to the next, on average.
+    /// Mean time between starts of conversations.
     pub every: Duration,
-    /// How fast an item is sent.
+    /// Bit rate at which an item is sent.
     pub rate: Rate,
     /// Data of a full packet; at least 1 B.
     pub segment: Bytes,
 }
 
 impl Tcplib {
-    /// When each packet is sent, how long it is with its headers, and whose it is; without end.
+    /// When each packet is sent, its length with headers, and its application; an endless sequence.
     pub fn packets(
         self,
         mut stream: Stream,
     ) -> impl Iterator<Item = (Duration, Bytes, Application)> + Send {
-        // What comes next of each conversation; one without a packet yet is to begin.
+        // The next packet of each conversation; a conversation without one has yet to begin.
         let mut next =
             BinaryHeap::from([Reverse((Duration::ZERO, 0u64, None::<(Conversation, Bytes)>))]);
         let mut begun = 0;
@@ -284,7 +283,7 @@ fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> 
         segment: values.get("segment"),
     };
     if tcplib.every.is_zero() {
-        return Err("conversations that begin all at once: write a longer `every`".to_owned());
+        return Err("all conversations would begin at once: write a longer `every`".to_owned());
     }
     let packets = tcplib.packets(setting.stream.clone()).map(|(at, len, _)| (at, len));
     Ok(Traffic::Source(Pattern::Replay(Box::new(packets))))
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_cut_into_segments_and_a_rest() {
+    fn an_item_is_split_into_full_segments_and_a_remainder() {
         let mut stream = Stream::new(1, "test");
         let mut item = Conversation { application: Application::Ftp, left: 1200 };
         assert_eq!(item.packets(Bytes(512)), 3);
