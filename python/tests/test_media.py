@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -411,6 +412,46 @@ def test_modules_cost_no_more_than_the_calls_that_they_make() -> None:
     finally:
         cv2.setNumThreads(threads)
     assert ratio < 1.25, ratio
+
+
+def test_pictures_go_through_pipelines_of_gstreamer() -> None:
+    import shutil
+
+    from lastmeter.media import bridge
+
+    if shutil.which(bridge.LAUNCH) is None:
+        pytest.skip(f"{bridge.LAUNCH} is not installed")
+    graph, end = joined(
+        bridge.PipelineSource("videotestsrc num-buffers=10 pattern=white", width=321, height=24),
+    )
+    graph.run()
+    assert len(end.payloads) == 10
+    assert end.payloads[0].image.shape == (24, 321, 3) and end.payloads[0].image.min() > 250
+    graph = Graph()
+    graph.add("source", small())
+    sink = graph.add("sink", bridge.PipelineSink("fakesink"))
+    graph.join("source", "sink")
+    graph.run()
+    assert sink.handled == 10 and sink.dropped.total() == 0
+
+
+def test_pictures_pass_by_the_host_of_a_desk_area_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lastmeter.media import desk
+
+    built = Path(__file__).parents[2] / "target" / "debug" / "lastmeterd"
+    if "LASTMETERD" not in os.environ and built.exists():
+        monkeypatch.setenv("LASTMETERD", str(built))
+    why = desk.missing()
+    if why is not None:
+        pytest.skip(why)
+    found = desk.demonstrate(1.0, said=lambda _: None)
+    answers = found["answers"]
+    assert answers["to display"]["pictures"] >= 5 and answers["to display"]["refused"] == 0, found
+    assert answers["to disk"]["pictures"] >= 5, found
+    assert found["host"] < 100_000 < found["bytes"]["display"]["rx"], found
+    assert answers["stranger"]["size"] == [320, 240] and answers["stranger"]["own"] == 0, found
+    assert answers["stranger"]["beyond"] != 0, "nothing outside of the region"
+    assert "owner" in answers["theft"]["error"]
 
 
 def test_events_of_keyframes_are_at_cuts() -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import account, files, measure, programs, score, web
+from . import account, desk, files, measure, programs, score, web
 from .captions import CaptionError
 from .dispatcher import Dispatcher
 from .graph import GraphError
@@ -159,6 +159,15 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--seconds", type=float, help="stop after so long")
         if name == "puzzle":
             command.add_argument("--side", type=int, default=4, help="tiles in a row (default 4)")
+    desk_command = add(
+        "desk",
+        _desk,
+        "camera, disk, display and host as a network of their own, with pictures past the host (root)",
+        "desk --seconds 5",
+    )
+    desk_command.add_argument(
+        "--seconds", type=float, default=2.0, help="of each stream (default 2)"
+    )
     film = add(
         "film",
         _film,
@@ -385,6 +394,13 @@ def _puzzle(options: argparse.Namespace) -> int:
 def _shown(options: argparse.Namespace, watched: programs.Watched) -> int:
     print(json.dumps(watched.graph.ledger()) if options.json else account.table(watched.graph))
     return 0
+
+
+def _desk(options: argparse.Namespace) -> int:
+    found = desk.demonstrate(options.seconds, said=lambda text: _say(options, text))
+    if options.json:
+        print(json.dumps(found))
+    return 0 if found["pictures"] and found["host"] < 100_000 else 1
 
 
 def _film(options: argparse.Namespace) -> int:

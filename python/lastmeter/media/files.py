@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import modules
+from .bridge import PipelineSink, PipelineSource
 from .captions import CaptionSource
 from .graph import Graph, GraphError, Module, Source
 from .network import BrowserSink, CameraSource, DiskFile, WindowSink
@@ -78,6 +79,8 @@ MODULES: dict[str, tuple[type[Module], Callable[..., Module]]] = {
     "keyframes": (modules.Keyframes, modules.Keyframes),
     "level": (modules.AudioLevel, modules.AudioLevel),
     "pattern": (modules.Pattern, modules.Pattern),
+    "pipeline-sink": (PipelineSink, PipelineSink),
+    "pipeline-source": (PipelineSource, PipelineSource),
     "perspective": (modules.Perspective, modules.Perspective),
     "room": (RoomMonitor, RoomMonitor),
     "scale": (modules.Scale, modules.Scale),

@@ -189,7 +189,7 @@ class Screen:
     PUT, COPY, FILL, JPEG, SYNC = 2, 3, 4, 5, 8
 
     def __init__(self, place: str, token: str = "", *, timeout: float = SILENCE) -> None:
-        self.link = socket.create_connection(address(place, 5999), timeout=timeout)
+        self.link = socket.create_connection(address(place, 5899), timeout=timeout)
         self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.bytes_sent = 0
         word = token.encode()

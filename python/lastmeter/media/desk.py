@@ -1,0 +1,376 @@
+"""A desk-area network on this machine: camera, disk, display and host, each with a network stack of its own (A-07 to A-09).
+
+    camera --+           +-- display        pictures go from device to device;
+             +-- switch --+                 the host only says where to
+    disk ----+           +-- host
+
+Each device is a network namespace behind a software switch. The host lists the devices (one API for all: a line of
+JSON asked, one answered), opens streams between them, and lends a part of the display to a stranger. The counters of its interface
+show that no picture passed through it. Needs root, iproute2 and ``lastmeterd``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import modules
+from .graph import Graph, GraphError, Module
+from .network import DiskFile, WindowSink, wait_for_port
+from .payload import Coded, Payload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Where devices take commands.
+CONTROL = 5890
+#: Bytes of one command or answer.
+LINE_MAX = 65536
+#: The devices, and the last part of their addresses in 10.78.0.0/24.
+PLACES = {"camera": 1, "disk": 2, "display": 3, "host": 4, "stranger": 5}
+#: Bytes of a stored picture on the disk; a longer one is cut into the next place.
+SLOT = 1 << 18
+
+
+def device(name: str) -> str:
+    """The address of a device."""
+    return f"10.78.0.{PLACES[name]}"
+
+
+class Store(Module):
+    """Stores coded pictures on a network disk, one in each slot, round and round."""
+
+    inputs = {"in": Coded}
+
+    def __init__(self, url: str, slots: int = 64) -> None:
+        super().__init__()
+        self.url, self.slots = url, slots
+        self.disk: DiskFile | None = None
+
+    def begin(self) -> None:
+        self.disk = DiskFile(self.url)
+
+    def process(self, port: str, payload: Payload) -> None:
+        assert isinstance(payload, Coded) and self.disk is not None
+        data = len(payload.data).to_bytes(4, "big") + payload.data
+        if len(data) > SLOT:
+            self.drop("longer than its place")
+            return
+        self.disk.seek(payload.number % self.slots * SLOT)
+        self.disk.write(data + bytes(-len(data) % 512))
+        self.graph.arrived(self, payload)
+
+    def close(self) -> None:
+        if self.disk is not None:
+            self.disk.close()
+
+
+class Camera:
+    """The camera as a device: it says what it is, and sends pictures where it is told, to displays and disks."""
+
+    def __init__(self, token: str, rate: float = 15.0) -> None:
+        self.token, self.rate = token, rate
+        self.sent = 0
+
+    def serve(self, host: str, port: int = CONTROL) -> None:
+        """Takes commands, one connection after another, until the process is ended."""
+        with socket.create_server((host, port)) as server:
+            while True:
+                link, _ = server.accept()
+                with link, suppress(OSError):
+                    link.settimeout(10)
+                    self._converse(link)
+
+    def _converse(self, link: socket.socket) -> None:
+        with link.makefile("rwb") as file:
+            line = file.readline(LINE_MAX)
+            try:
+                asked = json.loads(line)
+                answer = self.command(asked) if isinstance(asked, dict) else {"error": "no object"}
+            except ValueError:
+                answer = {"error": "not a line of JSON"}
+            file.write(json.dumps(answer).encode() + b"\n")
+            file.flush()
+
+    def command(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """``describe``, or ``stream`` with ``to``, ``token``, ``seconds``."""
+        if asked.get("do") == "describe":
+            return {"device": "camera", "streams": ["display", "disk"], "rate": self.rate}
+        if not secrets.compare_digest(str(asked.get("owner", "")), self.token):
+            return {"error": "only the owner may open streams"}
+        if asked.get("do") != "stream" or asked.get("kind") not in ("display", "disk"):
+            return {"error": "write describe, or stream with kind display or disk"}
+        seconds = min(float(asked.get("seconds", 2)), 60.0)
+        try:
+            return self._stream(asked, seconds)
+        except (OSError, GraphError) as error:
+            return {"error": str(error)}
+
+    def _stream(self, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+        graph = Graph(title=f"camera to {asked['kind']}")
+        graph.add("camera", modules.Pattern(width=320, height=240, rate=self.rate, pace=1.0))
+        end: Module
+        if asked["kind"] == "display":
+            place = (int(asked.get("x", 0)), int(asked.get("y", 0)))
+            end = graph.add(
+                "window",
+                WindowSink(asked["to"], str(asked.get("token", "")), x=place[0], y=place[1]),
+            )
+            graph.join("camera", "window")
+        else:
+            graph.add("jpeg", modules.JpegEncode())
+            end = graph.add("store", Store(asked["to"]))
+            graph.join("camera", "jpeg")
+            graph.join("jpeg", "store")
+        graph.run(seconds)
+        path = graph.paths.get(end.name)
+        return {
+            "pictures": path.packets if path else 0,
+            "refused": end.dropped["refused"],
+            "latency": path.latency.mean if path else None,
+        }
+
+
+def ask(host: str, question: dict[str, Any], port: int = CONTROL) -> dict[str, Any]:
+    """Asks a device; the answer is an object, with ``error`` if it refuses."""
+    with socket.create_connection((host, port), timeout=90) as link, link.makefile("rwb") as file:
+        file.write(json.dumps(question).encode() + b"\n")
+        file.flush()
+        answer: dict[str, Any] = json.loads(file.readline(LINE_MAX))
+        return answer
+
+
+# The network
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise GraphError(f"`ip {' '.join(arguments)}`: {done.stderr.strip()}")
+
+
+@dataclass
+class Desk:
+    """The network while it stands."""
+
+    tag: str
+    folder: Path
+    daemon: str
+    children: list[subprocess.Popen[bytes]]
+
+    def space(self, name: str) -> str:
+        """The namespace of a device."""
+        return f"{self.tag}-{name}"
+
+    def run(self, name: str, *command: str, **more: Any) -> subprocess.Popen[bytes]:
+        """Starts a program in a device's namespace."""
+        line = ["ip", "netns", "exec", self.space(name), *command]
+        child = subprocess.Popen(line, **more)
+        self.children.append(child)
+        return child
+
+    def counters(self, name: str) -> dict[str, int]:
+        """Bytes that the interface of a device received and sent."""
+        found = {}
+        for way in ("rx", "tx"):
+            path = f"/sys/class/net/eth0/statistics/{way}_bytes"
+            line = ["ip", "netns", "exec", self.space(name), "cat", path]
+            found[way] = int(
+                subprocess.run(line, capture_output=True, text=True, check=True).stdout
+            )
+        return found
+
+
+def missing() -> str | None:
+    """What this needs and does not find, in words; None if all is there."""
+    if os.geteuid() != 0:
+        return "it needs root, for network namespaces"
+    if shutil.which("ip") is None:
+        return "`ip` is not installed (Debian: iproute2)"
+    if daemon() is None:
+        return "`lastmeterd` is not found: `make devices` builds it; LASTMETERD names another place"
+    return None
+
+
+def daemon() -> str | None:
+    """The program of the devices."""
+    return os.environ.get("LASTMETERD") or shutil.which("lastmeterd")
+
+
+@contextmanager
+def network() -> Iterator[Desk]:
+    """Makes the namespaces and the switch; removes them, and ends what runs there, at the end."""
+    tag = f"lmd{os.getpid() % 100000}"
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lastmeter-desk-")))
+        desk = Desk(tag, folder, daemon() or "lastmeterd", [])
+        stack.callback(_remove, desk)
+        _ip("netns", "add", desk.space("switch"))
+        _ip("-n", desk.space("switch"), "link", "add", "br0", "type", "bridge")
+        _ip("-n", desk.space("switch"), "link", "set", "br0", "up")
+        for name in PLACES:
+            inside = desk.space(name)
+            _ip("netns", "add", inside)
+            _ip(
+                "-n",
+                inside,
+                "link",
+                "add",
+                "eth0",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                name,
+                "netns",
+                desk.space("switch"),
+            )
+            _ip("-n", desk.space("switch"), "link", "set", name, "master", "br0", "up")
+            _ip("-n", inside, "addr", "add", f"{device(name)}/24", "dev", "eth0")
+            for link in ("lo", "eth0"):
+                _ip("-n", inside, "link", "set", link, "up")
+        yield desk
+
+
+def _remove(desk: Desk) -> None:
+    for child in desk.children:
+        child.terminate()
+    for child in desk.children:
+        try:
+            child.wait(3)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    for name in (*PLACES, "switch"):
+        subprocess.run(["ip", "netns", "del", desk.space(name)], capture_output=True)
+
+
+_DISK = """\
+memory = true
+size = "32 MiB"
+listen = "10.78.0.2:10809"
+[clients.camera]
+token = "{camera}"
+"""
+
+_DISPLAY = """\
+name = "desk"
+size = "800x600"
+listen = "10.78.0.3:5900"
+commands = "10.78.0.3:5899"
+[regions]
+guest = "320x240+400+300"
+[clients.owner]
+token = "{owner}"
+[clients.guest]
+token = "{guest}"
+"""
+
+
+def demonstrate(seconds: float = 2.0, said: Callable[[str], object] = print) -> dict[str, Any]:
+    """Builds the network, opens both streams, lends the display, and tears all down; what was counted."""
+    why = missing()
+    if why is not None:
+        raise GraphError(why)
+    keys = {name: secrets.token_hex(12) for name in ("owner", "guest", "camera")}
+    with network() as desk:
+        _start(desk, keys)
+        return _streams(desk, keys, seconds, said)
+
+
+def _start(desk: Desk, keys: dict[str, str]) -> None:
+    for name, text in (("disk", _DISK), ("display", _DISPLAY)):
+        path = desk.folder / f"{name}.toml"
+        path.write_text(text.format(**keys), encoding="utf-8")
+        desk.run(name, desk.daemon, name, "run", str(path), stdout=subprocess.DEVNULL)
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}\n"
+        f"from lastmeter.media.desk import Camera; Camera({keys['owner']!r}).serve({device('camera')!r})"
+    )
+    desk.run("camera", sys.executable, "-c", code)
+
+
+def _inside(desk: Desk, name: str, function: str, *values: Any) -> Any:
+    """Calls a function of this module in a device's namespace, in a process of its own."""
+    code = (
+        f"import sys, json; sys.path[:] = {sys.path!r}\n"
+        "from lastmeter.media import desk\n"
+        f"print(json.dumps(desk.{function}(*json.loads(sys.argv[1]))))"
+    )
+    line = ["ip", "netns", "exec", desk.space(name), sys.executable, "-c", code, json.dumps(values)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise GraphError(f"{function} at the {name}: {done.stderr.strip().splitlines()[-1:]}")
+    return json.loads(done.stdout)
+
+
+def wait(ports: dict[str, int], seconds: float = 20.0) -> list[str]:
+    """Waits for devices; the names of those that do not answer."""
+    return [name for name, port in ports.items() if not wait_for_port(device(name), port, seconds)]
+
+
+def _streams(
+    desk: Desk, keys: dict[str, str], seconds: float, said: Callable[[str], object]
+) -> dict[str, Any]:
+    silent = _inside(desk, "host", "wait", {"camera": CONTROL, "disk": 10809, "display": 5899})
+    if silent:
+        raise GraphError(f"{', '.join(silent)} did not start")
+    before = {name: desk.counters(name) for name in PLACES}
+    camera = device("camera")
+    found = {"camera": _inside(desk, "host", "ask", camera, {"do": "describe"})}
+    said(f"the camera says: {json.dumps(found['camera'])}")
+    order = {"do": "stream", "owner": keys["owner"], "seconds": seconds}
+    to_display = {
+        **order,
+        "kind": "display",
+        "to": f"{device('display')}:5899",
+        "token": keys["owner"],
+    }
+    found["to display"] = _inside(desk, "host", "ask", camera, to_display)
+    to_disk = {**order, "kind": "disk", "to": f"nbd://{device('disk')}/{keys['camera']}"}
+    found["to disk"] = _inside(desk, "host", "ask", camera, to_disk)
+    # Lent: the owner gives a stranger the key of one region of the display.
+    found["stranger"] = _inside(
+        desk, "stranger", "draw_as_stranger", f"{device('display')}:5899", keys["guest"]
+    )
+    stolen = {**order, "owner": keys["guest"], "kind": "display", "to": f"{device('display')}:5899"}
+    found["theft"] = _inside(desk, "stranger", "ask", camera, stolen)
+    moved = {}
+    for name in PLACES:
+        now = desk.counters(name)
+        moved[name] = {way: now[way] - before[name][way] for way in now}
+    for name, ways in moved.items():
+        said(f"{name:<9} received {ways['rx'] / 1e3:>9.1f} kB, sent {ways['tx'] / 1e3:>9.1f} kB")
+    pictures = sum(int(found[stream].get("pictures", 0)) for stream in ("to display", "to disk"))
+    passed = moved["host"]["rx"] + moved["host"]["tx"]
+    said(
+        f"{pictures} pictures went from device to device; {passed / 1e3:.1f} kB passed through the host"
+    )
+    return {"answers": found, "bytes": moved, "pictures": pictures, "host": passed}
+
+
+def draw_as_stranger(place: str, token: str) -> dict[str, Any]:
+    """Fills all that it may, and tries to fill more; the statuses that the display answered."""
+    from .network import Screen
+
+    screen = Screen(place, token)
+    colour = (0x0000C0).to_bytes(4, "little")
+    own = screen.command(Screen.FILL, 0, 0, screen.width, screen.height, colour, answer=True)
+    beyond = screen.command(Screen.FILL, 0, 0, 800, 600, colour, answer=True)
+    time.sleep(0.05)
+    screen.close()
+    return {"size": [screen.width, screen.height], "own": own, "beyond": beyond}
+
+
+__all__ = ["Camera", "Desk", "ask", "demonstrate", "missing"]
