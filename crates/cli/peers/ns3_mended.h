@@ -24,6 +24,9 @@
 //   `snd_cwnd_cnt` to 0).
 // * Its CoDel drops a packet where one of full size stays behind, because it compares with `<`: RFC 8289
 //   section 5.5 keeps it where no more than that does ("bytes() <= maxpacket"), and so does Linux.
+// * A fast retransmission leaves the timer as the last new acknowledgement set it, at least a round trip
+//   before what was sent again can be acknowledged. Where 200 ms are hardly more than a round trip, it
+//   expires although nothing else is lost. Linux sets it anew (`tcp_xmit_retransmit_queue` with the head).
 #pragma once
 #include <cmath>
 #include <utility>
@@ -45,6 +48,7 @@ enum Fault : unsigned
     ENDS = 32,
     COUNT = 64,
     SINGLE = 128,
+    HEAD = 256,
 };
 
 // The faults that are mended, and those of them that `ns3_dumbbell.cc` means.
@@ -145,9 +149,20 @@ TcpTxBuffer::NextSeg(SequenceNumber32* seq, SequenceNumber32* end, bool recovers
     return doubts;
 }
 
-// Restarts the retransmission timer for every acknowledgement of new data.
+// Restarts the retransmission timer for every acknowledgement of new data, and when the first missing
+// segment is sent again.
 class Restarting : public TcpSocketBase
 {
+    uint32_t SendDataPacket(SequenceNumber32 seq, uint32_t size, bool acks) override
+    {
+        const bool recovers = m_tcb->m_congState == TcpSocketState::CA_RECOVERY;
+        if (Mends(HEAD) && recovers && seq == m_txBuffer->HeadSequence())
+        {
+            m_retxEvent.Cancel(); // The library's own sets it again if it does not run.
+        }
+        return TcpSocketBase::SendDataPacket(seq, size, acks);
+    }
+
     void NewAck(const SequenceNumber32& ack, bool restarts) override
     {
         TcpSocketBase::NewAck(ack, restarts || Mends(TIMER));
