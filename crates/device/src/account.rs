@@ -1,5 +1,5 @@
-//! The account of a device: what each stage of its request path took, kept by the threads that serve requests and
-//! closed as a ledger at any time.
+//! The account of a device: the time of each stage of its request path, kept by the threads that serve requests and
+//! turned into a ledger at any time.
 //!
 //! ```text
 //! let mut lap = account.begin();             one request
@@ -7,8 +7,8 @@
 //! account.end(lap, bytes)                    it was answered; or account.refuse("reason")
 //! ```
 //!
-//! Latency is the sum of the marks, so the stages balance by construction. One request in `every` is timed; the rest
-//! are counted. What a timed request costs is 30 ns a mark.
+//! Latency is the sum of the stages, which therefore balance by construction. One request in `every` is timed; the rest
+//! are only counted. Timing costs 30 ns per mark.
 
 use lastmeter_ledger::{
     Confidence, Count, Latency, Ledger, Path, Provenance, Resource, Stage, Times, Totals, Verdict,
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Most stages of a request path.
+/// Limit on the stages of a request path.
 pub const STAGES_MAX: usize = 12;
-/// Reasons of refusals that are told apart; further ones are counted as `other`.
+/// Limit on different reasons for refusals; further ones are counted as `other`.
 pub const REASONS_MAX: usize = 64;
 /// Latencies are counted in bins that are an eighth of a power of two wide.
 const BINS: usize = 64 * 8;
@@ -56,7 +56,7 @@ impl Lap {
         self.last = Some(now);
         u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX)
     }
-    /// Since the last mark this stage worked on it.
+    /// Attributes the time since the last mark to this stage.
     pub fn served(&mut self, stage: usize) {
         self.service[stage] += self.since();
     }
@@ -88,12 +88,12 @@ impl Account {
         let last = number.is_multiple_of(self.every).then(Instant::now);
         Lap { last, service: [0; STAGES_MAX] }
     }
-    /// A request that has waited since an instant, whoever counted the time until now.
+    /// A request that has waited since an earlier instant.
     pub fn begin_at(&self, since: Option<Instant>) -> Lap {
         let lap = self.begin();
         Lap { last: lap.last.and(since).or(lap.last), ..lap }
     }
-    /// It was answered, and carried so many bytes.
+    /// It was answered, and carried this many bytes.
     pub fn end(&self, lap: Lap, bytes: u64) {
         self.done.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
@@ -109,7 +109,7 @@ impl Account {
         self.bins[bin(total)].fetch_add(1, Relaxed);
         self.longest.fetch_max(total, Relaxed);
     }
-    /// It was refused, for this reason. It is not part of the stages' times, as dropped packets are not.
+    /// It was refused, for this reason. Like dropped packets, it does not count in the times of stages.
     pub fn refuse(&self, reason: &str) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = refused.len() < REASONS_MAX || refused.contains_key(reason);
@@ -165,7 +165,7 @@ impl Account {
         }
         ledger
     }
-    /// How busy the stages kept each resource, at so many requests a second.
+    /// The utilisation of each resource by the stages, at this request rate.
     fn resources(&self, stages: &[Stage], rate: f64) -> Vec<Resource> {
         let mut shares: BTreeMap<&str, BTreeMap<String, f64>> = BTreeMap::new();
         for ((_, resource), stage) in self.stages.iter().zip(stages) {
@@ -195,7 +195,7 @@ impl Account {
     }
 }
 
-/// Where a latency is counted.
+/// The bin of a latency.
 fn bin(nanoseconds: u64) -> usize {
     let at = (nanoseconds.max(1) as f64).log2() * 8.0;
     (at as usize).min(BINS - 1)

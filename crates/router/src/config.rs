@@ -29,7 +29,7 @@ use lastmeter_wire::netlink::masked;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// The most plugins of a router.
+/// Limit on the plugins of a router.
 pub const PLUGINS_MAX: usize = 64;
 
 /// A router as its file describes it.
@@ -41,13 +41,13 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// A file of routes, one a line: prefix and next hop.
     pub table: Option<String>,
-    /// Where FRR's `dplane_fpm_nl` connects to.
+    /// The address to which FRR's `dplane_fpm_nl` connects.
     pub fpm: Option<SocketAddr>,
     /// Whether the kernel's routes are followed.
     pub kernel_routes: bool,
     /// Whether known flows are forwarded by a program in the driver.
     pub fast: bool,
-    /// Frames that wait in queues, at most, beyond those in the ports' rings.
+    /// Limit on frames in queues, beyond those in the ports' rings.
     pub frames: usize,
     /// The core of the port processor; any if absent.
     pub core: Option<usize>,
@@ -66,13 +66,13 @@ pub struct Port {
     pub name: String,
     /// The kernel's name of its interface.
     pub interface: String,
-    /// What leaves is limited to this rate; the interface's own if absent.
+    /// Departures are shaped to this rate; the interface's own if absent.
     pub rate: Option<Rate>,
-    /// Where packets wait to leave.
+    /// The output queue.
     pub queue: Option<Nested>,
-    /// How many flows are told apart, by a hash of their addresses and ports.
+    /// Number of flows distinguished, by a hash of their addresses and ports.
     pub flows: u32,
-    /// Plugins that every packet passes that arrives here.
+    /// Plugins for every packet that arrives here.
     pub plugins: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ pub struct Route {
     pub prefix: IpAddr,
     /// How many.
     pub len: u8,
-    /// The next router; without, packets are dropped.
+    /// The next router; packets are dropped if absent.
     pub via: Option<IpAddr>,
 }
 
@@ -158,7 +158,7 @@ impl Config {
     /// Reads a router's file.
     ///
     /// # Errors
-    /// Everything that is wrong in it.
+    /// All errors in it.
     pub fn parse(name: &str, text: &[u8], library: &dyn Library) -> Result<Config, Vec<Problem>> {
         let Document { root, reporter } = Document::parse(name, text)?;
         let mut decoder = Decoder { reporter, library };
@@ -182,7 +182,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         let right = "an address and a port: 127.0.0.1:2620";
         parsed::<SocketAddr>(decoder, root, "fpm", &text, right)
     });
-    // Whoever reaches it decides where packets go.
+    // Anyone who can connect to it controls the routes.
     if fpm.is_some_and(|address| !address.ip().is_loopback()) {
         let fault = Fault::new("FPM has no authentication", "give a loopback address: 127.0.0.1");
         decoder.report(&place(root, "fpm"), "fpm", fault);

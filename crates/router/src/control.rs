@@ -1,6 +1,6 @@
-//! The control processor: no packet touches it. It boots the port processor, follows FRR and the kernel, and does what
-//! people ask through a Unix socket. Killed and started again, it finds the port processor forwarding, tells it all
-//! routes anew, and sweeps what nobody told again.
+//! The control processor, which no packet passes. It boots the port processor, follows FRR and the kernel, and takes
+//! commands through a Unix socket. Restarted after a crash, it finds the port processor forwarding, sends it all
+//! routes again, and sweeps stale ones.
 //!
 //! ```text
 //! configuration --> port processor found or started --> routes --> ready     stages of a ledger (D-23 to D-26)
@@ -26,15 +26,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// When FRR has told nothing for so long after it connected, routes that it has not told again are stale.
+/// Silence of FRR after which the routes that it has not announced since connecting are stale.
 pub const QUIET: Duration = Duration::from_secs(10);
-/// So long does a control processor that finds packets being forwarded wait for FRR to connect.
+/// How long a restarted control processor waits for FRR to connect.
 pub const CONNECTS: Duration = Duration::from_secs(120);
-/// The most prefixes that are known.
+/// Limit on prefixes.
 pub const PREFIXES_MAX: usize = 8 << 20;
-/// The longest file of routes.
+/// Limit on the size of a file of routes.
 const TABLE_LEN_MAX: usize = 512 << 20;
-/// How many configurations can be rolled back to.
+/// Limit on the configurations kept for rollback.
 const HISTORY_MAX: usize = 100;
 
 /// A stage of booting, and how long it took.
@@ -52,7 +52,7 @@ struct State {
     /// Networks to which ports are attached.
     attached: Vec<(Network, u16)>,
     boot: Boot,
-    /// When routes that were not told again go, if there may be any.
+    /// When stale routes are removed, if there may be any.
     sweep_at: Option<Instant>,
     fpm_messages: u64,
     started: u32,
@@ -69,11 +69,11 @@ pub struct Control {
 }
 
 impl Control {
-    /// Boots: reads `file`, finds or starts the port processor, tells it what is known. `run` is the folder of its
+    /// Boots: reads `file`, finds or starts the port processor, and sends it the state. `run` is the folder of its
     /// sockets and logs.
     ///
     /// # Errors
-    /// What is wrong in the file, or cannot be started.
+    /// Errors in the file, or if the port processor cannot be started.
     pub fn boot(
         file: &Path,
         run: &Path,
@@ -164,11 +164,11 @@ impl Control {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Whether it was told to end.
+    /// Whether it was asked to stop.
     pub fn ended(&self) -> bool {
         self.end.load(Ordering::Relaxed)
     }
-    /// Ends; `whole` also ends the port processor.
+    /// Stops; with `whole`, stops the port processor too.
     pub fn end(&self, whole: bool) {
         self.end.store(true, Ordering::Relaxed);
         if whole && let Some(link) = &mut self.lock().link {
@@ -188,7 +188,7 @@ impl Control {
         }
     }
 
-    /// Serves FRR: one connection after another, each a full set of routes and then changes.
+    /// Serves FRR: one connection after another, each with a full set of routes followed by changes.
     ///
     /// # Errors
     /// When the address cannot be used.
@@ -212,7 +212,7 @@ impl Control {
         Ok(())
     }
 
-    /// Reads one connection of FRR to its end; why it ended.
+    /// Reads one connection of FRR to its end; returns why it ended.
     fn hear_fpm(&self, mut stream: TcpStream) -> String {
         let mut buffer = vec![0; 1 << 18];
         let mut filled = 0;
@@ -246,11 +246,11 @@ impl Control {
         }
     }
 
-    /// Routes of a source, all told to the port processor at once.
+    /// Routes of a source, sent to the port processor together.
     fn hear(&self, source: Source, messages: Vec<Message>) -> Result<(), String> {
         let mut state = self.lock();
         let mut commands = Vec::new();
-        // FRR does not say when it has told everything: it has when it says nothing for a while.
+        // FRR does not mark the end of its full set: silence for a while does.
         if source == Source::Fpm && state.sweep_at.is_some() {
             state.sweep_at = Some(Instant::now() + QUIET);
         }
@@ -272,7 +272,7 @@ impl Control {
         Ok(())
     }
 
-    /// Follows the kernel's main table, if the file says so.
+    /// Follows the kernel's main table, if configured.
     pub fn follow_kernel(self: &Arc<Control>) {
         if !self.lock().config.kernel_routes {
             return;
@@ -286,7 +286,7 @@ impl Control {
                 loop {
                     let mut heard = Vec::new();
                     let whole = watch.poll(|message| {
-                        // The kernel's table of its own addresses is not for forwarding.
+                        // The kernel's local table is not for forwarding.
                         if let Message::Route(_, route) = &message
                             && route.kind != 2
                             && route.kind != 3
@@ -311,7 +311,7 @@ impl Control {
         });
     }
 
-    /// Looks after the port processor and stale routes until told to end. `start` starts a port processor again.
+    /// Supervises the port processor and stale routes until asked to stop. `start` restarts the port processor.
     pub fn supervise(&self, start: &Start) {
         while !self.ended() {
             std::thread::sleep(Duration::from_millis(100));
@@ -348,7 +348,7 @@ impl Control {
         }
     }
 
-    /// Answers a question or does what is asked: `{"show": WHAT}`, `{"set": KEY, "to": VALUE}`, `{"get": KEY}`,
+    /// Answers a query or executes a command: `{"show": WHAT}`, `{"set": KEY, "to": VALUE}`, `{"get": KEY}`,
     /// `{"reload": true}`, `{"rollback": N}`, `{"end": true}`.
     ///
     /// # Errors
@@ -401,7 +401,7 @@ impl Control {
         Err("ask with one of show, get, set, reload, rollback, end".to_owned())
     }
 
-    /// The running configuration with one value changed; `to` is TOML, or text.
+    /// The running configuration with one value changed; `to` is TOML or plain text.
     fn changed(&self, key: &str, to: &str) -> Result<String, String> {
         let mut table: toml::Table =
             self.lock().text.parse().map_err(|error| format!("{error}"))?;
@@ -420,7 +420,7 @@ impl Control {
         toml::to_string(&table).map_err(|error| error.to_string())
     }
 
-    /// Puts a configuration into effect, or leaves everything as it is.
+    /// Applies a configuration, or changes nothing.
     fn configure(&self, text: String) -> Result<(), String> {
         let config = parse(Path::new("router.toml"), &text, &*self.library)?;
         let mut state = self.lock();
@@ -477,7 +477,8 @@ impl Control {
 }
 
 impl State {
-    /// Tells the port processor; if it is gone, [`Control::supervise`] starts another, which is told everything.
+    /// Sends changes to the port processor; if it has died, [`Control::supervise`] starts another, which gets the
+    /// complete state.
     fn tell(&mut self, commands: &[Command]) {
         if commands.is_empty() {
             return;
@@ -488,7 +489,7 @@ impl State {
             self.link = None;
         }
     }
-    /// The port by which an address is reached, if it is on an attached network.
+    /// The port through which an address is reached, if it is on an attached network.
     fn port_of(&self, address: IpAddr) -> Option<u16> {
         port_of(&self.attached, address)
     }
@@ -502,7 +503,7 @@ fn port_of(attached: &[(Network, u16)], address: IpAddr) -> Option<u16> {
     of.max_by_key(|((_, len), _)| *len).map(|(_, port)| *port)
 }
 
-/// Where a route of the kernel or FRR leads; `None` if not through our ports.
+/// The target of a route of the kernel or FRR; `None` if not through our ports.
 fn to(state: &State, route: &Route) -> Option<To> {
     match route.kind {
         6 => return Some(To::Blackhole),

@@ -1,18 +1,18 @@
-//! A router on Linux that is extended while it runs: the Dynamically Extensible Router of Washington University (D-01
-//! to D-121) with today's means.
+//! A router on Linux that is extensible at run time: the Dynamically Extensible Router of Washington University (D-01
+//! to D-121) with today's technology.
 //!
 //! ```text
 //!  FRR --FPM--> control processor --- commands ---> port processor --- interfaces
 //!               routes, flows, changes              parse, classify, plugins, lookup, queues
 //! ```
 //!
-//! | module             | is                                                                        |
-//! |--------------------|---------------------------------------------------------------------------|
-//! | [`config`]         | `router.toml`                                                             |
-//! | [`port_processor`] | the thread that packets pass, and its housekeeper; a process of its own   |
-//! | [`control`]        | boots, follows FRR and the kernel, does what people ask                   |
-//! | [`rib`]            | routes of all sources, and the smallest set of changes                    |
-//! | [`message`]        | what the control processor tells it                                       |
+//! | module             | is                                                                      |
+//! |--------------------|-------------------------------------------------------------------------|
+//! | [`config`]         | `router.toml`                                                           |
+//! | [`port_processor`] | the thread that packets pass, and its housekeeper; a process of its own |
+//! | [`control`]        | boots, follows FRR and the kernel, does what people ask                 |
+//! | [`rib`]            | routes of all sources, and the smallest set of changes                  |
+//! | [`message`]        | what the control processor tells it                                     |
 
 pub mod config;
 pub mod control;

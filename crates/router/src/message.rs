@@ -1,5 +1,5 @@
-//! What the control processor tells a port processor, and what it hears from it: over a Unix socket, so that each lives
-//! when the other dies.
+//! Messages between the control processor and a port processor, over a Unix socket, so that each survives
+//! the death of the other.
 //!
 //! A message is its length (4 bytes, little-endian) and its fields in postcard's encoding. Both sides are this program.
 
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 
-/// The longest message.
+/// Limit on the length of a message.
 pub const MESSAGE_LEN_MAX: usize = 16 << 20;
 
 /// A change, or a question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// A full set of routes follows: those that are not in it go when it is finished.
+    /// A full set of routes follows: those not in it are removed when it is complete.
     Begin,
-    /// The full set has been told.
+    /// The full set is complete.
     Finish,
-    /// What a hop's number means.
+    /// Defines a hop number.
     Hop {
         /// Its number.
         number: u32,
-        /// Next routers, used at once; none: unreachable.
+        /// Next hops, used together; none: unreachable.
         to: Vec<Next>,
     },
     /// Packets to these addresses go to this hop; 0 removes the route.
@@ -31,12 +31,12 @@ pub enum Command {
         prefix: IpAddr,
         /// How many.
         len: u8,
-        /// Where to.
+        /// Its hop.
         hop: u32,
     },
-    /// The file has changed: filters, plugins and queues are set anew from this text.
+    /// The file has changed: filters, plugins and queues are reconfigured from this text.
     Configure(String),
-    /// All before has been done; answered with [`Report::Done`].
+    /// Answered with [`Report::Done`] once all earlier commands are in effect.
     Sync,
     /// Asks for the state.
     Show(String),
@@ -44,7 +44,7 @@ pub enum Command {
     End,
 }
 
-/// What a port processor says.
+/// A report of a port processor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
     /// All commands before [`Command::Sync`] are in effect.
@@ -58,7 +58,7 @@ pub enum Report {
 /// Writes a message.
 ///
 /// # Errors
-/// When the other side is gone.
+/// If the connection has ended.
 pub fn write<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
     let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
     to.write_all(&(bytes.len() as u32).to_le_bytes())?;
@@ -68,7 +68,7 @@ pub fn write<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
 /// Reads a message; `None` at the end.
 ///
 /// # Errors
-/// When it is cut, too long or none.
+/// If it is truncated, too long or invalid.
 pub fn read<T: for<'a> Deserialize<'a>>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut len = [0; 4];
     match from.read_exact(&mut len) {

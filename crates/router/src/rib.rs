@@ -1,20 +1,20 @@
-//! The control processor's routes: from every source, the best one for each prefix, and the smallest set of changes
-//! that tells a port processor.
+//! The control processor's routes from all sources, the best one for each prefix, and the minimal set of changes
+//! for a port processor.
 //!
 //! ```text
 //! file, FRR, kernel --> sources of a prefix --> best --> hop's number --> Command::Hop, Command::Route
 //! ```
 //!
-//! Of several sources for one prefix the one listed first in [`Source`] counts. A hop is a set of next routers; equal
-//! sets share a number, which is free again when no route uses it (D-42: among equal lengths the lowest cost counts,
-//! and equal costs are used at once).
+//! Of several sources for one prefix the one listed first in [`Source`] wins. A hop is a set of next routers; equal
+//! sets share a number, which is freed when no route uses it (D-42: among equal lengths the lowest cost wins,
+//! and equal costs are used together).
 
 use crate::message::Command;
 use crate::port_processor::hop::{BLACKHOLE, FIRST, Next, PROHIBITED, UNREACHABLE};
 use crate::port_processor::tables::Network;
 use std::collections::{BTreeMap, HashMap};
 
-/// Where a route comes from; the first counts most.
+/// Where a route comes from, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// `router.toml` and commands.
@@ -28,13 +28,13 @@ pub enum Source {
 /// Where packets go.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum To {
-    /// To one of these next routers, by their flow.
+    /// To one of these next routers, selected by flow.
     Next(Vec<Next>),
-    /// Nowhere.
+    /// Dropped silently.
     Blackhole,
-    /// Nowhere, and their sources are told.
+    /// Dropped, with an ICMP unreachable.
     Unreachable,
-    /// Nowhere, and their sources are told that it is forbidden.
+    /// Dropped, with an ICMP error "prohibited".
     Prohibited,
 }
 
@@ -44,11 +44,11 @@ struct Entry {
     to: To,
     /// The lower is better, within a source.
     metric: u32,
-    /// When it was told last.
+    /// The generation in which it was last announced.
     generation: u32,
 }
 
-/// What is known of a prefix: usually a route of one source.
+/// The routes of a prefix: usually from one source.
 #[derive(Clone, Debug, Default)]
 struct Known {
     entries: Vec<(Source, Entry)>,
@@ -65,7 +65,7 @@ pub struct Rib {
     uses: Vec<(Vec<Next>, u64)>,
     free: Vec<u32>,
     generations: BTreeMap<Source, u32>,
-    /// Changes that were told since it began.
+    /// Changes sent since the start.
     pub changes: u64,
 }
 
@@ -82,7 +82,7 @@ impl Rib {
     pub fn hops(&self) -> usize {
         self.numbers.len()
     }
-    /// A source has a route, or, with `None`, has none any more. Appends what the port processor has to know.
+    /// A source announces a route or, with `None`, withdraws it. Appends the changes for the port processor.
     pub fn set(
         &mut self,
         network: Network,
@@ -105,7 +105,7 @@ impl Rib {
         }
         self.choose(network, out);
     }
-    /// Tells the best route of a prefix if it has changed.
+    /// Sends the best route of a prefix if it has changed.
     fn choose(&mut self, network: Network, out: &mut Vec<Command>) {
         let Some(known) = self.known.get(&network) else { return };
         let old = known.hop;
@@ -158,11 +158,11 @@ impl Rib {
             self.free.push(number);
         }
     }
-    /// A source begins to tell all its routes again.
+    /// A source starts to announce all its routes again.
     pub fn begin(&mut self, source: Source) {
         *self.generations.entry(source).or_default() += 1;
     }
-    /// It has told them: those that it did not tell again go. How many went.
+    /// The source has announced them all: removes those that it did not announce again; returns how many.
     pub fn sweep(&mut self, source: Source, out: &mut Vec<Command>) -> usize {
         let generation = self.generations.get(&source).copied().unwrap_or(0);
         let is_stale = |known: &Known| {
@@ -179,7 +179,7 @@ impl Rib {
         }
         stale.len()
     }
-    /// Everything that a port processor has to know, from nothing.
+    /// The complete state for a new port processor.
     pub fn all(&self, out: &mut Vec<Command>) {
         for (next, number) in &self.numbers {
             out.push(Command::Hop { number: *number, to: next.clone() });
@@ -190,7 +190,7 @@ impl Rib {
             }
         }
     }
-    /// Where a hop's number leads, for people.
+    /// The meaning of a hop number, as text.
     pub fn describe(&self, hop: u32) -> Option<&[Next]> {
         let at = hop.checked_sub(FIRST)? as usize;
         self.uses.get(at).map(|(next, _)| next.as_slice())
@@ -238,7 +238,7 @@ mod tests {
     }
 
     proptest! {
-        /// A port processor that was told each change knows the same as one that is told everything at the end.
+        /// A port processor that received each change has the same state as one that receives everything at the end.
         #[test]
         fn changes_add_up(steps in prop::collection::vec((0..6u8, 0..3u8, 0..5u8), 1..200)) {
             let (mut rib, mut out) = (Rib::default(), Vec::new());

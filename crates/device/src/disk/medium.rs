@@ -1,7 +1,7 @@
-//! What a disk's blocks are kept in: a file, preallocated or sparse, or memory.
+//! The storage of a disk's blocks: a file, preallocated or sparse, or memory.
 //!
-//! A write is durable when a flush after it, or the write itself with FUA, has been answered: only then has the
-//! kernel been asked to bring it to the medium (`fdatasync`).
+//! A write is durable once a later flush, or the write itself with FUA, has been answered: only then has the
+//! kernel written it to the medium (`fdatasync`).
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, memfd_create, seek};
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Zeros are written so many at once where the file system cannot make them.
+/// Block size for writing zeros if the file system cannot allocate them.
 const ZEROS: usize = 1 << 16;
 
 /// Blocks of a disk.
@@ -21,20 +21,20 @@ pub struct Medium {
     read_only: bool,
 }
 
-/// A stretch of the disk, as block status tells it.
+/// An extent of the disk, as block status reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes.
     pub length: u64,
-    /// Whether nothing is allocated; it reads as zeros.
+    /// Whether it is unallocated and reads as zeros.
     pub hole: bool,
 }
 
 impl Medium {
-    /// A file of at least `size` bytes, which is made, sparse, if it is not there. Without `size`, as long as it is.
+    /// A file of at least `size` bytes, created sparse if missing. Without `size`, of its existing length.
     ///
     /// # Errors
-    /// When it cannot be opened, or its length is no multiple of a block.
+    /// If it cannot be opened, or its length is not a multiple of the block size.
     pub fn file(path: &Path, size: Option<u64>, block: u32, read_only: bool) -> io::Result<Medium> {
         let mut options = File::options();
         options.read(true).write(!read_only).create(size.is_some() && !read_only);
@@ -48,7 +48,7 @@ impl Medium {
     /// Memory.
     ///
     /// # Errors
-    /// When the kernel has none.
+    /// If the kernel has none.
     pub fn memory(size: u64, block: u32) -> io::Result<Medium> {
         let file = File::from(memfd_create("lastmeter-disk", MemfdFlags::CLOEXEC)?);
         file.set_len(size)?;
@@ -74,32 +74,32 @@ impl Medium {
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
-    /// Reads; the range lies within the disk.
+    /// Reads; the range must be within the disk.
     ///
     /// # Errors
-    /// When the medium fails.
+    /// If the medium fails.
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, at)
     }
     /// Writes; with `fua` it is durable afterwards.
     ///
     /// # Errors
-    /// When the medium fails or is full.
+    /// If the medium fails or is full.
     pub fn write(&self, at: u64, bytes: &[u8], fua: bool) -> io::Result<()> {
         self.file.write_all_at(bytes, at)?;
         if fua { self.flush() } else { Ok(()) }
     }
-    /// Makes every write that was answered durable.
+    /// Makes every answered write durable.
     ///
     /// # Errors
-    /// When the medium fails.
+    /// If the medium fails.
     pub fn flush(&self) -> io::Result<()> {
         self.file.sync_data()
     }
-    /// The data are not needed any more; they may read as zeros.
+    /// Discards data, which may then read as zeros.
     ///
     /// # Errors
-    /// When the medium fails. A file system that cannot do it has done nothing, which is right, too.
+    /// If the medium fails. A file system that cannot do it has done nothing, which is right, too.
     pub fn trim(&self, at: u64, length: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.file, flags, at, length) {
@@ -110,7 +110,7 @@ impl Medium {
     /// Writes zeros, as a hole where `hole` allows it.
     ///
     /// # Errors
-    /// When the medium fails or is full.
+    /// If the medium fails or is full.
     pub fn zero(&self, at: u64, length: u64, hole: bool, fua: bool) -> io::Result<()> {
         let flags = match hole {
             true => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -135,7 +135,7 @@ impl Medium {
             let data = match seek(&self.file, SeekFrom::Data(place)) {
                 Ok(data) => data.min(end),
                 Err(rustix::io::Errno::NXIO) => end,
-                // A file system that does not know: all is data.
+                // A file system that cannot tell: everything counts as data.
                 Err(_) => {
                     extents.push(Extent { length: end - place, hole: false });
                     return extents;

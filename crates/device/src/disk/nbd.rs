@@ -55,7 +55,7 @@ pub struct Disk {
     pub sizes: BTreeMap<String, u64>,
     /// The account.
     pub account: Account,
-    /// When it began: the policies' clock.
+    /// When it started: the zero of the policies' clock.
     pub began: Instant,
 }
 

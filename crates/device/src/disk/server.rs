@@ -2,13 +2,13 @@
 //!
 //! ```toml
 //! file = "disk.img"            # or memory = true
-//! size = "1 GiB"               # a file that is not there is made, sparse
+//! size = "1 GiB"               # a missing file is created, sparse
 //! block = 512                  # or 4096
 //! listen = "127.0.0.1:10809"
-//! socket = "disk.sock"         # a Unix socket, beside or instead
+//! socket = "disk.sock"         # a Unix socket, in addition or instead
 //! read-only = false
 //!
-//! [sizes]                      # disks of clients, where they are not as long as the medium
+//! [sizes]                      # disk sizes of clients, if not the size of the medium
 //! alice = "4 MiB"
 //!
 //! [clients.alice]              # see `access`
@@ -38,15 +38,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Clients at once.
+/// Limit on concurrent clients.
 pub const CLIENTS_MAX: usize = 1024;
-/// A client has so long for all of its options.
+/// Time that a client has for option negotiation.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// One request in so many is timed.
+/// One request in this many is timed.
 const SAMPLE: u64 = 16;
 /// Bytes of a session's buffers.
 const BUFFER: usize = 256 << 10;
-/// A session's stack: its buffers are not on it.
+/// A session's stack; its buffers are elsewhere.
 const STACK: usize = 256 << 10;
 
 /// `disk.toml`.
@@ -55,23 +55,23 @@ const STACK: usize = 256 << 10;
 pub struct Config {
     /// The file of the blocks.
     pub file: Option<PathBuf>,
-    /// Blocks are kept in memory, and gone at the end.
+    /// Whether blocks are kept in memory, and lost at the end.
     pub memory: bool,
-    /// How long the disk is.
+    /// The size of the disk.
     pub size: Option<String>,
     /// Bytes of a block.
     pub block: Option<u32>,
-    /// Where clients connect to.
+    /// The address for clients.
     pub listen: Option<SocketAddr>,
     /// A Unix socket.
     pub socket: Option<PathBuf>,
-    /// Nobody writes.
+    /// Whether the disk is read-only for everybody.
     pub read_only: bool,
     /// Sizes of clients' disks.
     pub sizes: BTreeMap<String, String>,
-    /// Who may use it.
+    /// Its clients.
     pub clients: BTreeMap<String, Client>,
-    /// What they may do.
+    /// Their policies.
     pub policies: BTreeMap<String, Setting>,
 }
 
@@ -88,7 +88,7 @@ impl Config {
     pub fn parse(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| error.to_string())
     }
-    /// The disk that it describes; files are looked for in `folder`.
+    /// The disk that it describes; files are in `folder`.
     ///
     /// # Errors
     /// What is wrong.
@@ -133,7 +133,7 @@ impl Config {
 pub struct Server {
     /// The disk.
     pub disk: Arc<Disk>,
-    /// Where it listens, with the port that it was given.
+    /// The listening address, with the assigned port.
     pub address: Option<SocketAddr>,
     /// Clients that are connected.
     pub clients: Arc<AtomicUsize>,
@@ -141,10 +141,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, on threads of its own. `tell` hears why sessions ended that did not end well.
+    /// Listens, on its own threads. `tell` is called with the reason when a session ends abnormally.
     ///
     /// # Errors
-    /// When an address cannot be used.
+    /// If an address cannot be used.
     pub fn start(
         config: &Config,
         folder: &Path,

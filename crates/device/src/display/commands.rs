@@ -15,24 +15,24 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often a thread that waits for events looks whether its program is still there.
+/// How often a thread that waits for events checks whether its program is still connected.
 const LOOK: Duration = Duration::from_secs(1);
 
 fn words(error: &io::Error) -> String {
     format!("the connection ended: {error}")
 }
 
-/// Reads so many bytes; memory grows as they arrive.
+/// Reads `len` bytes; memory grows as they arrive.
 fn fill(reader: &mut impl Read, len: usize, data: &mut Vec<u8>) -> io::Result<()> {
     data.clear();
     let found = reader.by_ref().take(len as u64).read_to_end(data)?;
     if found < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
 }
 
-/// Serves a program until it goes. `ready` is called once it has said who it is.
+/// Serves a program until it disconnects. `ready` is called once it has authenticated.
 ///
 /// # Errors
-/// Why it ended, if not well.
+/// Why it ended, if abnormally.
 pub fn serve(
     display: &Display,
     reader: impl Read,
@@ -116,7 +116,7 @@ pub fn serve(
     }
 }
 
-/// Does what a command asks for, as far as it may: how it ended, and what it reads.
+/// Executes a command as far as it is allowed: its status, and the pixels it reads.
 fn carry_out(
     display: &Display,
     gate: &mut Gate<'_>,
@@ -149,7 +149,7 @@ fn carry_out(
     let (at, from) = allowed?;
     let screen = &display.screen;
     let mut back = Vec::new();
-    // Where what is allowed lies inside what was asked for; a policy that moves a command moves all of it.
+    // The allowed part within the requested one; a policy that moves a command moves all of it.
     let own = gate.own(at);
     let whole = (at.w, at.h) == (asked.w, asked.h);
     let offset = match whole {
@@ -175,7 +175,7 @@ fn carry_out(
     Ok((if whole { status::DONE } else { status::CLIPPED }, back))
 }
 
-/// The words of a part that begins at `offset` inside of what was asked for.
+/// The words of the part that begins at `offset` within the request.
 fn part(
     words: impl Iterator<Item = u32>,
     asked: Rect,
@@ -192,13 +192,13 @@ fn part(
         .map(|(_, word)| word)
 }
 
-/// Sends events from now on, on a thread of their own, until the program goes.
+/// Sends events from now on, on a separate thread, until the program disconnects.
 fn listen(display: &Display, writer: &Arc<Mutex<impl Write + Send + 'static>>, tag: u32) {
     let (events, writer) = (display.screen.listen(), Arc::downgrade(writer));
     std::thread::spawn(move || {
         loop {
             let event = events.recv_timeout(LOOK);
-            // The program may have gone without any event.
+            // The program may have disconnected without an event.
             let Some(writer) = writer.upgrade() else { return };
             let event = match event {
                 Ok(event) => event,
@@ -215,7 +215,7 @@ fn listen(display: &Display, writer: &Arc<Mutex<impl Write + Send + 'static>>, t
     });
 }
 
-/// An event as it is sent.
+/// An event in wire format.
 fn told(event: &Event, tag: u32) -> (Header, Vec<u8>) {
     let (kind, (x, y), data) = match event {
         Event::Key { down, key, client } => {
@@ -233,7 +233,7 @@ fn told(event: &Event, tag: u32) -> (Header, Vec<u8>) {
     (Header { operation, flags: 0, tag: tag as u16, area, length }, data)
 }
 
-/// A program's side.
+/// The client side, for programs.
 pub struct Program<S: Read + Write> {
     stream: BufReader<S>,
     /// Width and height of its screen.
@@ -243,7 +243,7 @@ pub struct Program<S: Read + Write> {
 }
 
 impl<S: Read + Write> Program<S> {
-    /// Greets; an empty token is none.
+    /// Connects; an empty token means none.
     ///
     /// # Errors
     /// If it is refused.
@@ -262,7 +262,7 @@ impl<S: Read + Write> Program<S> {
         let size = (short(1), short(3));
         Ok(Program { stream, size, tag: 0, waiting: Vec::new() })
     }
-    /// Adds a command to those that are sent next.
+    /// Queues a command.
     pub fn add(&mut self, operation: Operation, at: Rect, data: &[u8]) {
         self.queue(operation, 0, at, data);
     }
@@ -273,7 +273,7 @@ impl<S: Read + Write> Program<S> {
         self.waiting.extend(header.emit());
         self.waiting.extend_from_slice(data);
     }
-    /// Sends what was added.
+    /// Sends the queued commands.
     ///
     /// # Errors
     /// If the connection ended.
@@ -282,7 +282,7 @@ impl<S: Read + Write> Program<S> {
         self.waiting.clear();
         sent.map_err(|error| words(&error))
     }
-    /// Sends what was added and this, and waits for its answer: how it ended, and what was read.
+    /// Sends the queued commands and this one, and waits for its answer: the status and the pixels read.
     ///
     /// # Errors
     /// If the connection ended.

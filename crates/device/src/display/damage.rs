@@ -1,40 +1,41 @@
-//! What a viewer has not seen yet: tiles that changed, and one copy that it can do itself.
+//! The pending damage of a viewer: changed tiles, and one copy that it can do itself.
 //!
-//! A viewer's screen is brought up to date by its copy first, from its pixels as they are, then by the tiles. So a
-//! scroll costs a few bytes, and a second scroll before the viewer has seen the first becomes one with it.
+//! A viewer's screen is updated first by the copy, from its current pixels, then by the tiles. So a
+//! scroll costs a few bytes, and a second scroll before the viewer has seen the first is merged with it.
 
 use lastmeter_plugin::request::Rect;
 
 /// Width and height of a tile, in pixels.
 pub const TILE: u16 = 16;
 
-/// The most rectangles of an update, so that their number fits its field however they are divided; more become one.
+/// Limit on the rectangles of an update, so that their number fits its field however they are split; more are merged
+/// into one.
 pub const RECTANGLES_MAX: usize = 512;
 
-/// A copy that the viewer does: `area` comes from where it is, less the offset.
+/// A copy by the viewer: `area` comes from its position minus the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Where to.
+    /// The destination.
     pub area: Rect,
-    /// How far it moved.
+    /// The offset.
     pub by: (i32, i32),
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Damage {
-    /// The part of the screen that the viewer has; nothing else is ever damaged.
+    /// The viewer's part of the screen; nothing else is ever damaged.
     seen: Rect,
     /// Words of a row of tiles.
     words: usize,
     tiles: Vec<u64>,
-    /// Tiles of which the viewer has seen what it last asked for, but not the rest.
+    /// Tiles of which the viewer has been sent the requested part, but not the rest.
     owed: Vec<u64>,
     asked: Rect,
     copy: Option<Copy>,
 }
 
-/// Moves a rectangle; what would be outside of numbers is cut.
+/// Moves a rectangle, clipped to the range of coordinates.
 pub fn moved(rect: Rect, by: (i32, i32)) -> Rect {
     let along = |at: u16, len: u16, by: i32| {
         let start = (i32::from(at) + by).clamp(0, i32::from(u16::MAX));
@@ -45,7 +46,7 @@ pub fn moved(rect: Rect, by: (i32, i32)) -> Rect {
     Rect { x, y, w, h }
 }
 
-/// What is left of a rectangle without a part of it: at most four.
+/// A rectangle minus a part of it: at most four rectangles.
 pub fn without(rect: Rect, part: Rect) -> Vec<Rect> {
     let part = rect.meet(part);
     if part.is_empty() {
@@ -64,7 +65,7 @@ pub fn without(rect: Rect, part: Rect) -> Vec<Rect> {
 }
 
 impl Damage {
-    /// Of a viewer that has this part of the screen, and has not seen anything of it.
+    /// For a viewer of this part of the screen that has not had an update yet.
     pub fn all(seen: Rect) -> Damage {
         let words = usize::from((seen.x + seen.w).div_ceil(TILE)).div_ceil(64);
         let none = vec![0; words * usize::from((seen.y + seen.h).div_ceil(TILE))];
@@ -119,7 +120,7 @@ impl Damage {
     /// These pixels were copied from elsewhere on the screen.
     pub fn copied(&mut self, area: Rect, by: (i32, i32)) {
         let seen = self.seen;
-        // What the viewer does not have, it cannot copy.
+        // The viewer cannot copy pixels that it does not have.
         let source = moved(area, (-by.0, -by.1)).meet(seen);
         let own = moved(source, by).meet(area).meet(seen);
         for rest in without(area, own) {
@@ -128,7 +129,7 @@ impl Damage {
         if own.is_empty() {
             return;
         }
-        // What changed at the source is changed at the destination.
+        // Damage at the source is copied to the destination.
         let source = moved(own, (-by.0, -by.1));
         let (columns, rows) = self.touched(source);
         let mut carried = Vec::new();
@@ -146,7 +147,7 @@ impl Damage {
                 let both = moved(before.area.meet(source), by);
                 let sum = (before.by.0 + by.0, before.by.1 + by.1);
                 if both.is_empty() || sum == (0, 0) {
-                    // Two copies that have nothing to do with each other: the first one stays.
+                    // Two unrelated copies: the first one is kept.
                     self.change(own);
                     Some(before)
                 } else {
@@ -159,7 +160,7 @@ impl Damage {
         };
         carried.into_iter().for_each(|rect| self.change(rect));
     }
-    /// The copy and the rectangles that bring `part` of the screen up to date. What is outside stays to be seen.
+    /// The copy and the rectangles that update `part` of the screen. Damage outside stays pending.
     pub fn take(&mut self, part: Rect, copies: bool) -> (Option<Copy>, Vec<Rect>) {
         let part = part.meet(self.seen);
         if part != std::mem::replace(&mut self.asked, part) {
@@ -203,7 +204,7 @@ impl Damage {
                 let start = Self::place(first, row);
                 let wide = Rect { w: ((column - first) as u16).saturating_mul(TILE), ..start };
                 let run = wide.meet(part);
-                // A run as wide as the one above it continues it.
+                // A run as wide as the one above it extends it.
                 let above = rects.iter_mut().rev().find(|above| above.x == run.x);
                 match above {
                     Some(above) if above.w == run.w && above.y + above.h == run.y => {
@@ -278,7 +279,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is drawn and copied between two updates, the viewer's picture is the screen's afterwards.
+        /// Whatever is drawn and copied between two updates, the viewer's picture equals the screen afterwards.
         #[test]
         fn the_viewer_sees_the_screen(
             steps in proptest::collection::vec(any_step(), 1..40),

@@ -1,4 +1,4 @@
-//! A client at the display: its part of the screen, and its owner's policies in front of what it does.
+//! A client of the display: its part of the screen, and the owner's policies for its requests.
 
 use super::screen::Screen;
 use crate::access::Access;
@@ -15,32 +15,32 @@ pub const UPDATE_STAGES: [(&str, &str); 4] =
 /// Stages of a command's path.
 pub const COMMAND_STAGES: [(&str, &str); 3] =
     [("receive", "network"), ("policy", "cpu"), ("draw", "cpu")];
-/// The first bytes of a command, which its policies see.
+/// The number of bytes of a command that policies see.
 const SEEN_MAX: usize = 128;
 
-/// A display: what all of its clients share.
+/// A display, shared by all its clients.
 pub struct Display {
     /// Its name.
     pub name: String,
     /// Its pixels.
     pub screen: Screen,
-    /// Who may use it.
+    /// Its clients.
     pub access: Access,
-    /// Clients' parts of the screen, where that is not all.
+    /// Clients' parts of the screen, if not all of it.
     pub regions: BTreeMap<String, Rect>,
-    /// Clients who get keys and the pointer, if they ask.
+    /// Clients that may subscribe to key and pointer events.
     pub input: Vec<String>,
-    /// The best quality of JPEG.
+    /// The limit on JPEG quality.
     pub quality: u8,
     /// The account of updates.
     pub updates: Account,
     /// The account of commands.
     pub commands: Account,
-    /// When it began: the policies' clock.
+    /// When it started: the zero of the policies' clock.
     pub began: Instant,
 }
 
-/// Why something was not done.
+/// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is not on the client's screen.
@@ -52,7 +52,7 @@ pub enum Refusal {
 /// A client at a display.
 pub struct Gate<'a> {
     display: &'a Display,
-    /// The part of the screen that it has; its corner is the client's origin.
+    /// Its part of the screen, whose corner is the client's origin.
     pub region: Rect,
     /// What policies see.
     pub number: u32,
@@ -65,7 +65,7 @@ impl<'a> Gate<'a> {
     /// A client by its name.
     ///
     /// # Errors
-    /// If nobody is called so, or a policy cannot be made.
+    /// If there is no client of this name, or a policy cannot be made.
     pub fn new(display: &'a Display, client: &str) -> Result<Gate<'a>, String> {
         let whole = display.screen.whole();
         let region = display.regions.get(client).map_or(whole, |region| region.meet(whole));
@@ -74,10 +74,10 @@ impl<'a> Gate<'a> {
         let marks = vec![0; chain.len()];
         Ok(Gate { display, region, number, chain, marks, outcomes: Vec::new() })
     }
-    /// A rectangle of the client's screen, if it is there, as the screen has it.
+    /// A rectangle of the client's screen in coordinates of the whole screen, if it is inside.
     fn place(&self, rect: Rect) -> Option<Rect> {
         let own = Rect { x: 0, y: 0, ..self.region };
-        // Inside its own screen, so sums are those of the whole screen.
+        // Inside the client's screen, so the sums are inside the whole screen.
         rect.within(own).then(|| {
             if rect.is_empty() {
                 return Rect { x: self.region.x, y: self.region.y, ..rect };
@@ -85,7 +85,7 @@ impl<'a> Gate<'a> {
             Rect { x: rect.x + self.region.x, y: rect.y + self.region.y, ..rect }
         })
     }
-    /// Where on the client's screen a rectangle is that lies in its region.
+    /// A rectangle of the region in coordinates of the client's screen.
     pub fn own(&self, rect: Rect) -> Rect {
         Rect {
             x: rect.x.saturating_sub(self.region.x),
@@ -93,8 +93,8 @@ impl<'a> Gate<'a> {
             ..rect
         }
     }
-    /// What the client may do of this, on the screen: where, and where a copy comes from. All of it lies in its region,
-    /// whatever its policies say.
+    /// The allowed part of a request, on the whole screen: the rectangle and the source of a copy. All of it is in
+    /// the client's region, whatever the policies return.
     ///
     /// # Errors
     /// Why nothing.

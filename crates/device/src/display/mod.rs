@@ -1,13 +1,13 @@
-//! A display on the network: one framebuffer, programs that draw on it, viewers that see it, and its owner's policies
-//! in front of what each of them does.
+//! A display on the network: one framebuffer, programs that draw on it, viewers that show it, and its owner's policies
+//! for the requests of each.
 //!
 //! ```text
 //! programs --commands--> policy --> screen --damage--> policy --> encoding --> viewers (RFB 3.8)
 //!          <--events---- policy <-------------------------------------------- keys, pointer
 //! ```
 //!
-//! A client may have a part of the screen as its own: a derived display, whose corner is its origin, and outside of
-//! which it neither draws nor sees.
+//! A client may be given a part of the screen: a derived display, whose corner is its origin, and outside of
+//! which it can neither draw nor read.
 
 pub mod commands;
 pub mod damage;

@@ -7,28 +7,28 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
-/// The most pixels along a side.
+/// Limit on the pixels of a side.
 pub const SIDE_MAX: u16 = 8192;
 
-/// What a viewer did, for the programs that listen.
+/// An input event of a viewer, for subscribed programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A key moved.
+    /// A key was pressed or released.
     Key {
         /// Down.
         down: bool,
-        /// X's number of its symbol.
+        /// Its X keysym.
         key: u32,
-        /// Whose viewer.
+        /// The client of the viewer.
         client: u32,
     },
     /// The pointer moved, or its buttons.
     Pointer {
-        /// A bit each.
+        /// One bit per button.
         buttons: u8,
-        /// Where on the screen.
+        /// Position on the screen.
         at: (u16, u16),
-        /// Whose viewer.
+        /// The client of the viewer.
         client: u32,
     },
     /// Text on the clipboard.
@@ -46,19 +46,19 @@ pub struct Watcher {
     /// The part of the screen that it has.
     pub seen: Rect,
     state: Mutex<State>,
-    /// Readable when there is something to see.
+    /// Readable when there is an update.
     wake: OwnedFd,
 }
 
 struct State {
     damage: Damage,
-    /// When the oldest damage happened.
+    /// When the oldest pending damage happened.
     since: Option<Instant>,
-    /// The eventfd has been written since it was last waited for.
+    /// Whether the eventfd has been written since the last wait.
     woken: bool,
 }
 
-/// What a viewer is to be shown.
+/// An update for a viewer.
 #[derive(Default)]
 pub struct Update {
     /// First.
@@ -67,12 +67,12 @@ pub struct Update {
     pub rects: Vec<Rect>,
     /// Pixels of the rectangles, one after another.
     pub pixels: Vec<u32>,
-    /// When the oldest of it was drawn.
+    /// When its oldest pixels were drawn.
     pub since: Option<Instant>,
 }
 
 impl Update {
-    /// Whether there is nothing to show.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.copy.is_none() && self.rects.is_empty()
     }
@@ -106,10 +106,10 @@ impl Screen {
         let pixels = self.pixels.read().unwrap_or_else(PoisonError::into_inner);
         Rect { x: 0, y: 0, w: pixels.w, h: pixels.h }
     }
-    /// A viewer of `seen`, which has not seen anything yet.
+    /// A viewer of the part `seen`, which has not had an update yet.
     ///
     /// # Errors
-    /// When the system has no more descriptors.
+    /// If the system is out of file descriptors.
     pub fn watch(&self, seen: Rect) -> std::io::Result<Arc<Watcher>> {
         let seen = seen.meet(self.whole());
         let damage = Damage::all(seen);
@@ -125,7 +125,7 @@ impl Screen {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.retain(|other| !Arc::ptr_eq(other, watcher));
     }
-    /// Events for a program, from now on. One that does not take them misses some.
+    /// Subscribes a program to events. If it does not read them, some are lost.
     pub fn listen(&self) -> std::sync::mpsc::Receiver<Event> {
         /// Events that may wait.
         const WAITING_MAX: usize = 1024;
@@ -134,7 +134,7 @@ impl Screen {
         listeners.push(sender);
         receiver
     }
-    /// Tells all programs that listen.
+    /// Notifies all subscribed programs.
     pub fn tell(&self, event: &Event) {
         use std::sync::mpsc::TrySendError::Disconnected;
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +155,7 @@ impl Screen {
     pub fn put(&self, rect: Rect, words: impl Iterator<Item = u32>) {
         self.mix(rect, words, |_, new| new & 0x00ff_ffff);
     }
-    /// Mixes `words` in, each with the share in its highest byte.
+    /// Blends `words` in, each with the alpha in its highest byte.
     pub fn blend(&self, rect: Rect, words: impl Iterator<Item = u32>) {
         self.mix(rect, words, |old, new| {
             let share = new >> 24;
@@ -248,7 +248,7 @@ impl Screen {
         pixels.read(rect, &mut words);
         words
     }
-    /// What of `part` a viewer has not seen, in its copy of now. Call it when [`Watcher::waits`] said so.
+    /// The pending update of `part`, with the current pixels. Call it when [`Watcher::waits`] is true.
     pub fn update(&self, watcher: &Watcher, part: Rect, copies: bool, update: &mut Update) {
         let pixels = self.pixels.read().unwrap_or_else(PoisonError::into_inner);
         let mut state = watcher.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,26 +276,26 @@ impl Pixels {
 }
 
 impl Watcher {
-    /// All of this part is to be shown again.
+    /// Marks all of this part as damaged.
     pub fn again(&self, part: Rect) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.damage.change(part);
         state.since.get_or_insert_with(Instant::now);
     }
-    /// When the oldest of what the viewer has not seen was drawn.
+    /// When the oldest pending damage was drawn.
     pub fn since(&self) -> Option<Instant> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).since
     }
-    /// Whether there is anything to see in this part.
+    /// Whether an update of this part is pending.
     pub fn waits(&self, part: Rect) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         !state.damage.is_empty(part)
     }
-    /// What becomes readable when something is drawn.
+    /// The descriptor that becomes readable when something is drawn.
     pub fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
-    /// From now on it becomes readable again.
+    /// Re-arms it.
     pub fn rest(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.woken) {

@@ -6,10 +6,10 @@
 //! listen = "127.0.0.1:5900"       # viewers, with RFB
 //! commands = "127.0.0.1:5899"     # programs that draw, with framebuffer commands
 //! socket = "display.sock"         # programs on this host
-//! quality = 80                    # of JPEG, at best
-//! input = ["owner"]               # who gets keys and the pointer
+//! quality = 80                    # limit on JPEG quality
+//! input = ["owner"]               # clients that get key and pointer events
 //!
-//! [regions]                       # clients' parts of the screen, where that is not all
+//! [regions]                       # clients' parts of the screen, if not all of it
 //! guest = "320x200+100+80"
 //!
 //! [clients.owner]                 # see `access`
@@ -41,40 +41,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Clients at once, of each sort.
+/// Limit on concurrent clients of each sort.
 pub const CLIENTS_MAX: usize = 256;
-/// A program has so long to say who it is.
+/// Time that a program has to authenticate.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// One command in so many is timed; updates all are.
+/// One command in this many is timed; all updates are.
 const SAMPLE: u64 = 16;
-/// The best quality of JPEG, where the file says nothing.
+/// The default limit on JPEG quality.
 const QUALITY: u8 = 90;
-/// A client's stack: its buffers are not on it.
+/// A client's stack; its buffers are elsewhere.
 const STACK: usize = 512 << 10;
 
 /// `display.toml`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
-    /// What viewers show as its name.
+    /// The name that viewers show.
     pub name: Option<String>,
     /// Width and height.
     pub size: Option<String>,
-    /// Where viewers connect to.
+    /// The address for viewers.
     pub listen: Option<SocketAddr>,
-    /// Where programs connect to.
+    /// The address for programs.
     pub commands: Option<SocketAddr>,
     /// A Unix socket for programs.
     pub socket: Option<PathBuf>,
-    /// The best quality of JPEG.
+    /// The limit on JPEG quality.
     pub quality: Option<u8>,
-    /// Clients who get keys and the pointer.
+    /// Clients that get key and pointer events.
     pub input: Vec<String>,
     /// Clients' parts of the screen.
     pub regions: BTreeMap<String, String>,
-    /// Who may use it.
+    /// Its clients.
     pub clients: BTreeMap<String, Client>,
-    /// What they may do.
+    /// Their policies.
     pub policies: BTreeMap<String, Setting>,
 }
 
@@ -103,7 +103,7 @@ impl Config {
     pub fn parse(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| error.to_string())
     }
-    /// The display that it describes; policies' modules are looked for in `folder`.
+    /// The display that it describes; the modules of policies are in `folder`.
     ///
     /// # Errors
     /// What is wrong.
@@ -155,9 +155,9 @@ impl Config {
 pub struct Server {
     /// The display.
     pub display: Arc<Display>,
-    /// Where viewers connect to, with the port that it was given.
+    /// The address for viewers, with the assigned port.
     pub viewers: Option<SocketAddr>,
-    /// Where programs connect to.
+    /// The address for programs.
     pub programs: Option<SocketAddr>,
     /// Viewers and programs that are connected.
     pub clients: [Arc<AtomicUsize>; 2],
@@ -165,10 +165,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, on threads of its own. `tell` hears why clients were given up.
+    /// Listens, on its own threads. `tell` is called with the reason when a client is dropped.
     ///
     /// # Errors
-    /// When an address cannot be used.
+    /// If an address cannot be used.
     pub fn start(
         config: &Config,
         folder: &Path,

@@ -1,7 +1,7 @@
 //! A viewer: RFB 3.8 (RFC 6143), with continuous updates and fences.
 //!
-//! One thread serves it: it sleeps until the viewer says something or something is drawn. What is drawn while the
-//! viewer takes its bytes is shown with the next update, so a slow viewer sees less often, and delays nobody.
+//! One thread serves it, and sleeps until the viewer sends something or something is drawn. What is drawn while the
+//! viewer receives an update is part of the next one, so a slow viewer gets fewer updates, and delays nobody.
 
 use super::encoding::{Encoder, area, rect};
 use super::gate::{Display, Gate, Refusal};
@@ -16,19 +16,19 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A viewer has so long to say who it is.
+/// Time that a viewer has to authenticate.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// A viewer that takes nothing for so long is given up.
+/// A viewer that reads nothing for this long is disconnected.
 const STUCK: Duration = Duration::from_secs(30);
-/// What a policy forbade to show is asked about again after this.
+/// Time after which a policy that denied an update is asked again.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Updates on their way to a viewer that answers fences.
+/// Limit on updates in flight to a viewer that supports fences.
 const AHEAD_MAX: u32 = 3;
 /// Bytes read at once.
 const READ: usize = 64 << 10;
-/// A fence that is to be answered.
+/// The flag of a fence that requests an answer.
 const FENCE_REQUEST: u32 = 1 << 31;
-/// Fences' other flags, which are all true of a server that does one thing after another.
+/// The other flags of fences, which a server that works sequentially always satisfies.
 const FENCE_KNOWN: u32 = 7;
 
 /// A connection and what was read of it.
@@ -38,8 +38,8 @@ struct Link {
 }
 
 impl Link {
-    /// Waits until there is something to read, `wake` is readable, or the time is over; reads what there is. False if
-    /// the viewer has gone.
+    /// Waits until there is something to read, `wake` is readable, or the time is over; reads what is available.
+    /// False if the viewer has disconnected.
     fn wait(&mut self, wake: Option<&Watcher>, until: Option<Instant>) -> Result<bool, String> {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let timeout = left.map(|left| Timespec {
@@ -69,7 +69,7 @@ impl Link {
             Err(error) => Err(error.to_string()),
         }
     }
-    /// The next bytes, which must be there before an instant.
+    /// The next bytes, which must arrive before an instant.
     fn take<const N: usize>(&mut self, until: Instant) -> Result<[u8; N], String> {
         while self.input.len() < N {
             if Instant::now() >= until {
@@ -91,7 +91,7 @@ impl Link {
 /// Serves a viewer until it goes.
 ///
 /// # Errors
-/// Why it ended, if not well.
+/// Why it ended, if abnormally.
 pub(super) fn serve(display: &Display, stream: TcpStream) -> Result<(), String> {
     stream.set_write_timeout(Some(STUCK)).map_err(|error| error.to_string())?;
     let mut link = Link { stream, input: Vec::new() };
@@ -126,7 +126,7 @@ pub(super) fn serve(display: &Display, stream: TcpStream) -> Result<(), String> 
     ended
 }
 
-/// Who the viewer is.
+/// Authenticates the viewer.
 fn welcome(display: &Display, link: &mut Link) -> Result<String, String> {
     let until = Instant::now() + PATIENCE;
     link.say(&VERSION)?;
@@ -141,7 +141,7 @@ fn welcome(display: &Display, link: &mut Link) -> Result<String, String> {
     if display.access.client(ANYONE).is_some() {
         types.push(security::NONE);
     }
-    // Its passwords are 8 characters under DES: not beyond this host.
+    // VNC's passwords are 8 characters under DES: not secure beyond this host.
     if local && display.access.names().any(|name| name != ANYONE) {
         types.push(security::VNC);
     }
@@ -170,7 +170,7 @@ fn welcome(display: &Display, link: &mut Link) -> Result<String, String> {
         }
         _ => None,
     };
-    // Version 3.8 says how it went even where nothing was asked; older ones only after a password.
+    // Version 3.8 sends a result even without authentication; older ones only after a password.
     let tells = &version == b"RFB 003.008\n" || chosen != security::NONE;
     let Some(client) = client else {
         let why = "no such password";
@@ -181,12 +181,12 @@ fn welcome(display: &Display, link: &mut Link) -> Result<String, String> {
     if tells {
         link.say(&[0; 4])?;
     }
-    // Whether it would share the screen: everybody does.
+    // The shared flag: the screen is always shared.
     link.take::<1>(until)?;
     Ok(client)
 }
 
-/// Bytes that nobody foresees.
+/// Unpredictable bytes.
 fn challenge() -> Result<[u8; 16], String> {
     let mut bytes = [0; 16];
     let file = std::fs::File::open("/dev/urandom");
@@ -194,7 +194,7 @@ fn challenge() -> Result<[u8; 16], String> {
     Ok(bytes)
 }
 
-/// What a viewer answers that knows the password: its first 8 bytes, each with its bits reversed, are the key.
+/// The expected response of a viewer: the key is the password's first 8 bytes, each with its bits reversed.
 pub(super) fn answer(password: &str, challenge: [u8; 16]) -> [u8; 16] {
     let mut key = [0; 8];
     for (to, from) in key.iter_mut().zip(password.bytes()) {
@@ -214,16 +214,16 @@ struct Session<'a> {
     link: Link,
     watcher: Arc<Watcher>,
     encoder: Encoder,
-    /// The viewer copies.
+    /// Whether the viewer supports CopyRect.
     copies: bool,
-    /// The viewer answers fences.
+    /// Whether the viewer supports fences.
     fences: bool,
     continuous_known: bool,
-    /// What it asked for, on its screen.
+    /// The requested part of its screen.
     wanted: Option<Rect>,
-    /// What it wants without asking.
+    /// The part with continuous updates.
     continuous: Option<Rect>,
-    /// Updates whose fence has not come back.
+    /// Updates whose fence has not been answered.
     ahead: u32,
     /// When a policy is asked again.
     retry: Option<Instant>,
@@ -265,7 +265,7 @@ impl Session<'_> {
                 if list.contains(&encoding::CONTINUOUS)
                     && !std::mem::replace(&mut self.continuous_known, true)
                 {
-                    // That it may be switched on.
+                    // Announces support for continuous updates.
                     self.link.say(&[150])?;
                 }
             }
@@ -310,12 +310,12 @@ impl Session<'_> {
                     self.display.screen.tell(&Event::Cut(text));
                 }
             }
-            // The screen has the size that its owner gave it.
+            // The owner sets the screen's size.
             Message::SetSize { .. } => {}
         }
         Ok(())
     }
-    /// Where on the screen the viewer may do this.
+    /// The part of the screen where the viewer may do this.
     fn may(&mut self, number: u16, at: Rect, value: u32, data: &[u8]) -> Option<Rect> {
         let mut lap = self.display.commands.begin();
         let asked = self.gate.ask(number, at, (0, 0), value, data);
@@ -357,7 +357,7 @@ impl Session<'_> {
         lap.served(1);
         self.display.screen.update(&self.watcher, allowed, self.copies, &mut self.update);
         if self.update.is_empty() {
-            // All that changed is where the viewer may not look.
+            // All changes are outside the part that the viewer may see.
             self.retry = Some(Instant::now() + AGAIN);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! A viewer: the other side of RFB, for tests, measurements and pictures.
+//! A viewer: the client side of RFB, for tests, measurements and screenshots.
 
 use super::encoding::{Decoder, Source, rect};
 use super::session::answer;
@@ -16,7 +16,7 @@ pub struct Viewer {
     format: PixelFormat,
     /// Width and height.
     pub size: (u16, u16),
-    /// The picture, a word a pixel.
+    /// The picture, one word per pixel.
     pub pixels: Vec<u32>,
     /// Bytes received.
     pub bytes: u64,
@@ -41,7 +41,7 @@ impl Viewer {
     /// Connects, with a password if there is one.
     ///
     /// # Errors
-    /// Why it was not let in.
+    /// Why the server refused it.
     pub fn connect(stream: TcpStream, password: Option<&str>) -> Result<Viewer, String> {
         let _ = stream.set_nodelay(true);
         let mut viewer = Viewer {
@@ -94,10 +94,10 @@ impl Viewer {
     pub(crate) fn noise(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.say(bytes)
     }
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
-    /// If the server has gone.
+    /// If the connection has ended.
     pub fn send(&mut self, message: &Message) -> Result<(), String> {
         if let Message::Format(format) = message {
             self.format = *format;
@@ -111,7 +111,7 @@ impl Viewer {
     /// Asks for pixels, and waits for the update.
     ///
     /// # Errors
-    /// If the server has gone, or says what is not known.
+    /// If the connection has ended, or the server sends an unknown message.
     pub fn update(&mut self, incremental: bool) -> Result<(), String> {
         let area = self.whole();
         self.send(&Message::Update { incremental, area })?;

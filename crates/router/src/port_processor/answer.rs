@@ -1,5 +1,5 @@
-//! Answers of a router to packets that it cannot forward: ICMP errors (RFC 792, RFC 1812 §4.3; RFC 4443), and the
-//! parts of a packet that is too long for the next link (RFC 791 §2.3).
+//! Packets that a router generates: ICMP errors (RFC 792, RFC 1812 §4.3; RFC 4443), and the
+//! fragments of a packet that is too long for the next link (RFC 791 §2.3).
 
 use super::parse::{Addresses, Seen, v4, v6};
 use lastmeter_wire::internet::checksum::Sum;
@@ -10,11 +10,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// What an error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Its hops were used up.
+    /// TTL or hop limit exceeded.
     Expired,
     /// There is no route.
     NoRoute,
-    /// A route forbids it, or a filter.
+    /// A route or filter prohibits it.
     Prohibited,
     /// The neighbour does not answer.
     NoNeighbour,

@@ -1,4 +1,4 @@
-//! What a port processor counts: every packet that arrived was sent, or has a reason for not being sent, or is held.
+//! Counters of a port processor: every received packet was sent, has a drop reason, or is held.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -52,21 +52,21 @@ pub const REASONS: usize = Reason::ALL.len();
 /// The counters of a port, written by one thread and read by any.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Packets that the port processor took from the interface.
+    /// Packets received from the interface.
     pub received: AtomicU64,
     /// Bytes of their frames.
     pub received_bytes: AtomicU64,
-    /// Packets handed to the interface.
+    /// Packets passed to the interface.
     pub sent: AtomicU64,
     /// Bytes of their frames.
     pub sent_bytes: AtomicU64,
     /// ICMP messages, fragments and copies that the router made because of packets that arrived here.
     pub made: AtomicU64,
-    /// Packets that wait to leave here.
+    /// Packets waiting to leave through this port.
     pub held: AtomicU64,
     /// Packets that arrived here and were not sent, by reason.
     pub dropped: [AtomicU64; REASONS],
-    /// Frames lost before they were taken: the port processor was busy.
+    /// Frames lost before reception, because the port processor was busy.
     pub overrun: AtomicU64,
 }
 

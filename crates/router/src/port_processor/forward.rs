@@ -1,4 +1,4 @@
-//! A batch of packets, from their arrival to the queues where they wait to leave.
+//! A batch of packets, from arrival to the output queues.
 //!
 //! ```text
 //! receive --> parse --> classify --> plugins --> lookup --> forward --> queue
@@ -38,13 +38,13 @@ pub(super) struct Work {
     port: Option<u16>,
     /// A filter's plugin.
     plugin: Option<u32>,
-    /// Whether only its addresses decide about it, so that the fast path may.
+    /// Whether only its addresses determine its path, so that the fast path may handle it.
     plain: bool,
     gone: bool,
 }
 
 impl PortProcessor {
-    /// Takes a batch from a port; how many packets it had.
+    /// Processes a batch from a port; returns its number of packets.
     pub(super) fn batch(&mut self, port: u16, now: Time) -> usize {
         let timed = self.batches.is_multiple_of(super::SAMPLE).then(Instant::now);
         let at = usize::from(port);
@@ -326,7 +326,7 @@ impl PortProcessor {
         output.enqueue(now, leaving, &mut self.pool, &mut self.frames, count);
     }
 
-    /// A packet longer than the next link's MTU is cut, or its source told (RFC 791, RFC 1191, RFC 8201).
+    /// Fragments a packet longer than the next link's MTU, or notifies its source (RFC 791, RFC 1191, RFC 8201).
     fn too_long(&mut self, going: Going, now: Time) {
         let Going { port, passing, neighbour, .. } = going;
         let seen = passing.seen;
@@ -369,7 +369,7 @@ impl PortProcessor {
         Some((self.frames.make(&bytes)?, seen))
     }
 
-    /// Keeps a packet until its neighbour has answered.
+    /// Holds a packet until its neighbour is resolved.
     fn hold(&mut self, going: Going, now: Time) {
         let to = *self.hops.neighbour(going.neighbour);
         self.tell(Event::Resolve { port: to.port, address: to.address });
@@ -380,7 +380,7 @@ impl PortProcessor {
         self.held.push(Held { going, until: now + PATIENCE });
     }
 
-    /// Sends on what waited for neighbours that are known now; gives up on what has waited too long.
+    /// Sends packets whose neighbours are now resolved; drops those that have waited too long.
     pub(super) fn release(&mut self, now: Time) {
         let waiting = std::mem::take(&mut self.held);
         let mut silent = Vec::new();
@@ -395,7 +395,7 @@ impl PortProcessor {
                 let (fault, reason) = (Fault::NoNeighbour, Reason::NoNeighbour);
                 match hop {
                     true => self.refuse(port, passing.frame, &passing.seen, fault, reason, now),
-                    // Nobody is told about what the router made itself.
+                    // No errors for packets that the router generated itself.
                     false => {
                         self.frames.free(passing.frame);
                         self.counts[usize::from(port)].drop(reason);
@@ -412,7 +412,7 @@ impl PortProcessor {
         }
     }
 
-    /// Drops a packet and tells its source why, at a limited rate.
+    /// Drops a packet and notifies its source, at a limited rate.
     fn refuse(
         &mut self,
         port: u16,
@@ -455,7 +455,7 @@ impl PortProcessor {
         }
     }
 
-    /// Gives a flow to the fast path once it has had some packets.
+    /// Moves a flow to the fast path after some packets.
     fn consider(&mut self, one: &Work, neighbour: u32) {
         let Passing { seen, hash, .. } = one.passing;
         let Addresses::V4(src, dst) = seen.addresses else { return };

@@ -31,14 +31,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Frames that each port has to receive into.
 const RECEIVING: usize = 1024;
-/// Ports that another has are tried for so long.
+/// How long to retry ports that are in use.
 const HELD_BY_OTHERS: std::time::Duration = std::time::Duration::from_secs(2);
-/// Packets of a queue whose port says nothing.
+/// The default queue length of a port, in packets.
 const QUEUE: u64 = 1000;
-/// The longest file of filters.
+/// Limit on the size of a file of filters.
 const RULES_LEN_MAX: usize = 64 << 20;
 
-/// The way to the port processor's thread.
+/// The channel to the port processor's thread.
 struct Door {
     changes: Sender<Change>,
     pending: Arc<AtomicBool>,
@@ -48,12 +48,12 @@ struct Door {
 impl Door {
     fn tell(&self, change: Change) {
         if self.changes.send(change).is_ok() {
-            // It looks at the flag after each batch, and sleeps only with the descriptor watched.
+            // It checks the flag after each batch, and sleeps only while watching the descriptor.
             self.pending.store(true, Ordering::Release);
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
-    /// Waits until what was told is in effect.
+    /// Waits until all changes are in effect.
     fn settle(&self) {
         let (answer, told) = channel();
         self.tell(Change::Settle(answer));
@@ -63,7 +63,7 @@ impl Door {
 
 /// What the threads of a port processor share.
 struct House {
-    /// What is in effect, and the plugins that run.
+    /// The active configuration, and the running plugins.
     config: Mutex<(Config, Running)>,
     folder: PathBuf,
     host: Arc<Host>,
@@ -77,7 +77,7 @@ struct House {
     end: AtomicBool,
 }
 
-/// Plugins that run: by name, what they were made from.
+/// Running plugins: by name, their sources.
 type Running = BTreeMap<String, (Setting, Option<Hash>)>;
 
 /// A descriptor that becomes readable when written to, twice.
@@ -90,10 +90,10 @@ fn bell() -> Result<(OwnedFd, OwnedFd), String> {
     Ok((one, other))
 }
 
-/// Runs a port processor until it is told to end: opens its ports, listens for the control processor at `socket`.
+/// Runs a port processor until it is asked to stop: opens its ports, listens for the control processor at `socket`.
 ///
 /// # Errors
-/// When it cannot begin.
+/// If it cannot start.
 pub fn run(
     config: Config,
     folder: &Path,
@@ -186,7 +186,7 @@ pub fn run(
     Ok(())
 }
 
-/// Opens the ports. One that was killed a moment ago may still hold them.
+/// Opens the ports. A process killed a moment ago may still hold them.
 fn open(
     count: usize,
     shared: &Shared,
@@ -208,7 +208,7 @@ fn open(
     }
 }
 
-/// Queues, filters and plugins as the file says. What has not changed since `before` is kept.
+/// Queues, filters and plugins according to the file. Whatever is unchanged since `before` is kept.
 fn set_up(
     config: &Config,
     before: Option<&(Config, Running)>,
@@ -284,7 +284,7 @@ fn set_up(
     Ok((Setup { rules, plugins, ports: ports.collect() }, running))
 }
 
-/// Follows the kernel, and does what the port processor asks.
+/// Follows the kernel, and executes the port processor's requests.
 fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut known = Known::default();
@@ -320,13 +320,13 @@ fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
         }
         let whole = following.poll(|message| heard(house, &mut known, message));
         if !matches!(whole, Ok(true)) {
-            // Changes were lost, or the socket failed: what there is now is told again.
+            // Changes were lost, or the socket failed: read the current state again.
             watch = None;
         }
     }
 }
 
-/// What the kernel has said.
+/// The kernel's state.
 #[derive(Default)]
 struct Known {
     /// Addresses of each port.
@@ -335,7 +335,7 @@ struct Known {
     neighbours: BTreeMap<(u16, IpAddr), [u8; 6]>,
 }
 
-/// Something of the kernel has changed.
+/// Handles a change in the kernel.
 fn heard(house: &House, known: &mut Known, message: Message) {
     let port = |interface: u32| {
         house.indices.iter().position(|index| *index == interface).map(|at| at as u16)
@@ -356,7 +356,7 @@ fn heard(house: &House, known: &mut Known, message: Message) {
                 Some(mac) => known.neighbours.insert((port, neighbour.address), mac),
                 None => known.neighbours.remove(&(port, neighbour.address)),
             };
-            // Known flows are sent to the address that a neighbour had.
+            // The fast path still has the neighbour's old address.
             if before.is_some() && before != mac {
                 house.shared.clear_flows();
             }
@@ -400,7 +400,7 @@ fn heard(house: &House, known: &mut Known, message: Message) {
 /// Serves one control processor after another.
 fn listen(house: &Arc<House>, listener: &UnixListener) {
     while let Ok((stream, _)) = listener.accept() {
-        // Two at once: one that serves, and one that asks.
+        // Two connections: one for commands, and one for queries.
         let house = house.clone();
         std::thread::spawn(move || obey(&house, stream));
     }
@@ -412,7 +412,7 @@ fn obey(house: &House, stream: UnixStream) {
     let (mut changed, mut settled) = (false, true);
     while let Ok(Some(command)) = message::read::<Command>(&mut reader) {
         changed |= matches!(command, Command::Route { .. } | Command::Hop { .. });
-        // A route is not there before the hop to which it leads.
+        // A hop is defined before the routes that use it.
         match command {
             Command::Hop { .. } | Command::Configure(_) => settled = false,
             Command::Route { .. } | Command::Sync if !settled => {
@@ -429,7 +429,7 @@ fn obey(house: &House, stream: UnixStream) {
         if report.is_some_and(|report| message::write(&mut reply, &report).is_err()) {
             return;
         }
-        // Known flows may have another way now; once for all changes that arrived together.
+        // Fast-path flows may have new routes; flush once for all changes that arrived together.
         if changed && reader.buffer().is_empty() {
             house.shared.clear_flows();
             changed = false;

@@ -61,7 +61,7 @@ const CANDIDATES: usize = 1 << 15;
 
 /// A change for the port processor.
 pub enum Change {
-    /// What a hop's number means.
+    /// Defines a hop number.
     Hop(u32, Vec<Next>),
     /// A neighbour on a port was found, or lost.
     Neighbour(u16, IpAddr, Option<[u8; 6]>),
@@ -123,7 +123,7 @@ pub enum Event {
     Flow {
         /// Which packets.
         key: FlowKey,
-        /// Where to.
+        /// The destination.
         hop: FlowHop,
     },
 }

@@ -16,19 +16,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Line time of a frame beyond its bytes: preamble, check sequence, gap (IEEE 802.3).
 const FRAMING: u64 = 24;
-/// A shaper may be ahead by so much, since a thread cannot wake up for each packet.
+/// How far a shaper may be ahead, since a thread cannot wake up for each packet.
 const BURST: Duration = Duration::from_us(200);
 
-/// What is known of a packet when it is queued.
+/// The metadata of a queued packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving {
     /// Its frame.
     pub frame: Frame,
-    /// Its flow, for disciplines that tell flows apart.
+    /// Its flow, for disciplines with a queue per flow.
     pub flow: u32,
     /// Its class, by the first three bits of its DSCP.
     pub class: u8,
-    /// Its mark of congestion.
+    /// Its ECN field.
     pub ecn: Ecn,
 }
 
@@ -55,7 +55,7 @@ impl Output {
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         self.rate = rate;
     }
-    /// Replaces the queue; what waits in the old one goes into the new one, as far as there is room.
+    /// Replaces the queue; waiting packets move to the new one, as far as there is room.
     pub fn set_queue(
         &mut self,
         now: Time,
@@ -65,7 +65,7 @@ impl Output {
         count: &Counters,
     ) {
         let mut old = std::mem::replace(&mut self.queue, queue);
-        // Disciplines that keep packets until an instant give them up at that instant.
+        // Disciplines that hold packets until an instant release them at that instant.
         let mut at = now;
         while old.packets() > 0 {
             if let Some(packet) = old.dequeue(at) {
@@ -118,8 +118,8 @@ impl Output {
             lose(packet, Reason::QueueDrop, pool, frames, count);
         }
     }
-    /// Hands packets to the interface, as many as it takes and the shaper allows; how many, and how long they waited in
-    /// nanoseconds, together.
+    /// Passes packets to the interface, as many as it accepts and the shaper allows; returns how many, and their
+    /// total waiting time in nanoseconds.
     pub fn drain(
         &mut self,
         now: Time,
@@ -161,7 +161,7 @@ impl Output {
             self.drops(pool, frames, count);
         }
         if sent > 0 || socket.waiting() > 0 {
-            // The kernel sends some frames with each call; the rest is in its ring, and is mentioned again.
+            // The kernel sends some frames with each call; the rest stays in its ring and needs another call.
             if let Ok(up) = socket.flush() {
                 self.up = up;
             }
@@ -174,7 +174,7 @@ impl Output {
         count.held.store(self.queue.packets(), Relaxed);
         (sent, queued)
     }
-    /// When it could next send what waits; `None` if nothing waits.
+    /// When it can next send a waiting packet; `None` if none waits.
     pub fn ready_at(&self, now: Time) -> Option<Time> {
         if self.queue.packets() == 0 {
             return None;
@@ -197,7 +197,7 @@ fn lose(packet: Packet, reason: Reason, pool: &mut Pool, frames: &mut Frames, co
     count.drop(reason);
 }
 
-/// Marks a packet as having met congestion (RFC 3168 §5).
+/// Marks a packet with CE, congestion experienced (RFC 3168 §5).
 fn mark(frame: &mut [u8]) {
     let Some((ethernet, packet)) = frame.split_at_mut_checked(14) else { return };
     match ethernet[12..14] {

@@ -64,7 +64,7 @@ impl Seen {
         };
         mix(addresses, if self.is_fragment { u64::from(self.protocol) } else { rest })
     }
-    /// Its mark of congestion.
+    /// Its ECN field.
     pub fn ecn(&self) -> Ecn {
         match self.traffic_class & 3 {
             0 => Ecn::NotCapable,

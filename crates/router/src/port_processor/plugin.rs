@@ -1,4 +1,4 @@
-//! Plugins of a router: packets of a batch that pass one, and what becomes of them.
+//! Plugins of a router: the packets of a batch that pass one, and its decisions.
 
 use super::parse::{ETHERNET, Seen, parse};
 use lastmeter_base::Time;
@@ -6,7 +6,7 @@ use lastmeter_live::dataplane::{Frame, Frames};
 use lastmeter_plugin::request::{Answers, Body, Policy, Request, Verdict};
 use lastmeter_plugin::setting::Program;
 
-/// Words that a plugin keeps for flows; flows of the same place share one.
+/// Number of words kept for the flows of a plugin; flows with the same hash share one.
 const MARKS: usize = 1 << 14;
 
 /// A plugin of this router.
@@ -35,14 +35,14 @@ pub struct Passing {
     pub hash: u64,
 }
 
-/// What a plugin wants done with a packet.
+/// A plugin's decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Nothing in particular.
     Pass,
     /// Dropped.
     Deny,
-    /// It has other bytes now, and is seen so.
+    /// Its bytes were changed.
     Changed(Seen),
     /// Leaves on this port.
     Port(u16),
@@ -53,7 +53,7 @@ pub enum Wish {
 }
 
 impl Plugin {
-    /// With no packet seen.
+    /// Before any packet.
     pub fn new(program: Program) -> Plugin {
         let (marks, answers) = (vec![0; MARKS], Answers::default());
         let name = program.name().to_owned();
@@ -63,11 +63,11 @@ impl Plugin {
     pub fn report(&mut self, now: Time) -> String {
         self.program.report(now)
     }
-    /// How often it failed, and how it failed last.
+    /// How often it failed, and its last failure.
     pub fn failures(&self) -> (u64, Option<String>) {
         self.program.failures()
     }
-    /// Asks it about packets that arrived on `port`; one wish for each.
+    /// Asks it about packets that arrived on `port`; one decision for each.
     pub fn pass(
         &mut self,
         now: Time,
@@ -109,7 +109,7 @@ impl Plugin {
                     let len = data.len().min(bytes.len());
                     bytes[..len].copy_from_slice(&data[..len]);
                     self.changed += 1;
-                    // It is only forwarded as what it is now.
+                    // Only its new content is forwarded.
                     parse(frames.bytes(packet.frame)).map_or(Wish::Deny, Wish::Changed)
                 }
                 _ => Wish::Pass,

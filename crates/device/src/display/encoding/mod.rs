@@ -1,4 +1,4 @@
-//! Rectangles of pixels as viewers take them: encoders with the state that a connection needs, and decoders.
+//! Encodings of rectangles of pixels: encoders with the state of a connection, and decoders.
 
 mod hextile;
 mod tight;
@@ -11,7 +11,7 @@ pub use zlib::INFLATED_MAX;
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::rfb::{Area, PixelFormat, Rectangle, encoding};
 
-/// The rectangle as it is sent.
+/// Width and height of the rectangle as sent.
 pub fn area(rect: Rect) -> Area {
     Area { x: rect.x, y: rect.y, w: rect.w, h: rect.h }
 }
@@ -52,7 +52,7 @@ impl<'a> View<'a> {
 /// Colours of a tile, if there are few.
 struct Palette {
     colours: Vec<u32>,
-    /// Open addressing; a place holds the number of a colour, plus one.
+    /// Open addressing; a slot holds the number of a colour, plus one.
     places: [u16; Palette::PLACES],
     most: usize,
 }
@@ -95,11 +95,11 @@ impl Palette {
 
 /// A connection's encoders.
 pub struct Encoder {
-    /// How the viewer wants pixels.
+    /// The viewer's pixel format.
     pub format: PixelFormat,
     /// One of raw, hextile, Tight, ZRLE.
     encoding: i32,
-    /// Of JPEG, from 1 to 100; none: nothing is lost.
+    /// JPEG quality, from 1 to 100; `None`: lossless.
     quality: Option<u8>,
     zrle: zrle::Encoder,
     tight: tight::Encoder,
@@ -118,7 +118,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// The viewer understands these, the best first. JPEG is used if it asks for a quality, no better than `quality`.
+    /// The viewer supports these, the preferred first. JPEG is used if it requests a quality, at most `quality`.
     pub fn choose(&mut self, understood: &[i32], quality: u8) {
         let ours = [encoding::ZRLE, encoding::TIGHT, encoding::HEXTILE, encoding::RAW];
         let found = understood.iter().find(|number| ours.contains(number));
@@ -127,17 +127,17 @@ impl Encoder {
             let level = number - encoding::QUALITY_0;
             (0..10).contains(&level).then_some(level as u8)
         };
-        // As other servers have it: 0 is poor, 9 is nearly as good as the original.
+        // As in other servers: 0 is poor, 9 is nearly as good as the original.
         const QUALITIES: [u8; 10] = [15, 29, 41, 42, 62, 77, 79, 86, 92, 100];
         let wanted = understood.iter().find_map(level);
         self.quality = wanted.map(|level| QUALITIES[usize::from(level)].min(quality));
     }
-    /// Which encoding is in use.
+    /// The encoding in use.
     pub fn encoding(&self) -> i32 {
         self.encoding
     }
-    /// Appends a rectangle's header and pixels, as several rectangles if need be; how many. `at` is where it is on the
-    /// viewer's screen.
+    /// Appends a rectangle's header and pixels, split into several rectangles if necessary; returns their number.
+    /// `at` is its position on the viewer's screen.
     pub fn put(&mut self, at: Rect, pixels: &[u32], bytes: &mut Vec<u8>) -> usize {
         let view = View { pixels, stride: at.w.into(), w: at.w.into(), h: at.h.into() };
         if self.encoding == encoding::TIGHT {
@@ -229,7 +229,7 @@ impl Decoder {
     }
 }
 
-/// What a decoder draws on.
+/// The target of a decoder.
 struct Canvas {
     pixels: Vec<u32>,
     w: usize,
@@ -246,7 +246,7 @@ impl Canvas {
         }
         Ok(())
     }
-    /// Tiles of so many pixels along a side: x, y, w, h.
+    /// Tiles of this side length: x, y, w, h.
     fn tiles(&self, side: usize) -> Vec<[usize; 4]> {
         tiles(self.w, self.h, side)
     }

@@ -1,4 +1,4 @@
-//! Tight: one colour, a palette, all colours or JPEG, with zlib streams of their own. Source: the RFB protocol's
+//! Tight: one colour, a palette, true colour or JPEG, with separate zlib streams. Source: the RFB protocol's
 //! community specification, section on Tight.
 
 use super::zlib::{Deflate, Inflate};
@@ -16,16 +16,16 @@ const PALETTE: u8 = 1;
 const FULL: usize = 0;
 const TWO: usize = 1;
 const INDEXED: usize = 2;
-/// Less is not compressed.
+/// Shorter data is not compressed.
 const PLAIN_MAX: usize = 12;
-/// Width and height of what is encoded as one.
+/// Limits on width and height of one encoded rectangle.
 const PART: usize = 128;
-/// Fewer pixels are no photograph.
+/// Areas with fewer pixels are never sent as JPEG.
 const JPEG_MIN: usize = 1024;
-/// The most colours of a palette.
+/// Limit on the colours of a palette.
 const COLOURS_MAX: usize = 256;
 
-/// A connection's.
+/// The state of a connection.
 pub(super) struct Encoder {
     streams: [Deflate; 3],
     palette: Palette,
@@ -63,7 +63,7 @@ fn put_length(len: usize, bytes: &mut Vec<u8>) {
 }
 
 impl Encoder {
-    /// Appends rectangles, with their headers; how many.
+    /// Appends rectangles with their headers; returns their number.
     pub(super) fn put(
         &mut self,
         format: &PixelFormat,
@@ -76,7 +76,7 @@ impl Encoder {
         for y in (0..view.h).step_by(PART) {
             let mut x = 0;
             while x < view.w {
-                // Neighbours of one and the same colour are sent as one.
+                // Adjacent areas of the same colour are sent as one.
                 let mut part = view.part(x, y, PART, PART);
                 let solid = part.solid();
                 while let Some(colour) = solid {
@@ -117,7 +117,7 @@ impl Encoder {
             .all(|colour| last.replace(*colour) == Some(*colour) || self.palette.add(*colour));
         let colours = self.palette.colours.len();
         self.plain.clear();
-        // A palette pays if it is much shorter than the pixels.
+        // A palette is worthwhile if it is much shorter than the pixels.
         let stream = if few && colours * 4 <= part.w * part.h {
             let stream = if colours == 2 { TWO } else { INDEXED };
             bytes.extend([FILTER | (stream as u8) << 4, PALETTE, (colours - 1) as u8]);
@@ -198,7 +198,7 @@ pub fn from_jpeg(bytes: &[u8], w: usize, h: usize) -> Result<Vec<u32>, String> {
     Ok(rgb.chunks_exact(3).map(word).collect())
 }
 
-/// A connection's.
+/// The state of a connection.
 #[derive(Default)]
 pub(super) struct Decoder {
     streams: [Inflate; 4],

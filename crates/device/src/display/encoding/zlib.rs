@@ -1,11 +1,11 @@
-//! zlib streams that go on from rectangle to rectangle.
+//! zlib streams that continue from rectangle to rectangle.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// The most bytes that a rectangle inflates to.
+/// Limit on the inflated bytes of a rectangle.
 pub const INFLATED_MAX: usize = 64 << 20;
 
-/// Compresses; what was sent before helps.
+/// A compressor, whose history spans rectangles.
 pub(super) struct Deflate(Compress);
 
 impl Default for Deflate {
@@ -21,10 +21,10 @@ impl Deflate {
         loop {
             let done = (self.0.total_in() - began) as usize;
             bytes.reserve((input.len() - done) / 2 + 256);
-            // An error would be a stream that was already ended, which nobody does.
+            // The only error is a stream that has ended, which never happens here.
             let status = self.0.compress_vec(&input[done..], bytes, FlushCompress::Sync);
             let done = (self.0.total_in() - began) as usize;
-            // Room left over means that the flush is complete.
+            // Space left means that the flush is complete.
             if status.is_err() || done == input.len() && bytes.len() < bytes.capacity() {
                 return;
             }
@@ -32,7 +32,7 @@ impl Deflate {
     }
 }
 
-/// Decompresses.
+/// A decompressor.
 pub(super) struct Inflate(Decompress);
 
 impl Default for Inflate {

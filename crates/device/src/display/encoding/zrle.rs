@@ -6,10 +6,10 @@ use lastmeter_wire::rfb::PixelFormat;
 
 const SIDE: usize = 64;
 const RUNS: u8 = 128;
-/// The most colours of a palette with runs.
+/// Limit on the colours of a palette with runs.
 const COLOURS_MAX: usize = 127;
 
-/// A connection's.
+/// The state of a connection.
 pub(super) struct Encoder {
     stream: Deflate,
     palette: Palette,
@@ -86,7 +86,7 @@ fn put_tile(palette: &mut Palette, format: &PixelFormat, tile: View<'_>, bytes: 
         few = few && palette.add(colour);
     });
     let (pixel, colours) = (format.compact_len(), palette.colours.len());
-    // Bytes before zlib; long runs cost a little more than is said here.
+    // Bytes before zlib; long runs cost slightly more than estimated here.
     let raw = tile.w * tile.h * pixel;
     let plain_runs = runs * (pixel + 1);
     let table = colours * pixel;
