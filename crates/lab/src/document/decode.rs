@@ -61,8 +61,11 @@ impl Decoder<'_> {
             {
                 kinds.push(entry);
             } else if !shape.besides.contains(&name) {
-                let fault = unknown_key(self.library.kinds(), shape, name);
-                self.report(&entry.mark, &join(key, name), fault);
+                // What is not kept need not be described.
+                if !self.reporter.is_full() {
+                    let fault = unknown_key(self.library.kinds(), shape, name);
+                    self.report(&entry.mark, &join(key, name), fault);
+                }
                 // A misspelt kind is not also reported as missing.
                 if shape.kind.is_some() && entry.item.entries().is_some() {
                     kinds.push(entry);

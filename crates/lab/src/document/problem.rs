@@ -69,13 +69,23 @@ impl Fault {
 /// The name among `known` that was probably meant by `name`, if one is near enough.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const NAME_LEN_MAX: usize = 64;
+    /// The most names that are compared.
+    const KNOWN_MAX: usize = 2000;
     if name.len() > NAME_LEN_MAX {
         return None;
     }
     let name = name.to_lowercase();
+    let len = name.chars().count();
+    // A name of another length is at least so many typing errors away.
+    let may_be = |known: &&str| {
+        let known = known.chars().count();
+        known.abs_diff(len) * 3 <= known.max(3)
+    };
     let distance = |known: &str| strsim::damerau_levenshtein(&name, &known.to_lowercase());
     known
         .into_iter()
+        .take(KNOWN_MAX)
+        .filter(may_be)
         .map(|known| (distance(known), known))
         // At most one typing error per three letters; beyond that it is another word.
         .filter(|&(distance, known)| distance * 3 <= known.chars().count().max(3))
@@ -173,6 +183,11 @@ impl Reporter {
             locate(&mut problem, &source.text, mark.span.clone());
         }
         problem
+    }
+
+    /// Whether no further problem is kept, so that a caller need not describe it.
+    pub fn is_full(&self) -> bool {
+        self.problems.len() >= PROBLEMS_MAX
     }
 
     /// The number of problems kept.

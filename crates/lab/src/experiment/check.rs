@@ -72,6 +72,10 @@ pub(super) fn end(
     key: &str,
     name: &str,
 ) -> Option<End> {
+    // The file is refused anyway, and a search among many names takes long.
+    if decoder.reporter.is_full() {
+        return None;
+    }
     // A name with a dot is invalid, which is reported where it is declared.
     let whole = nodes.iter().any(|node| node.name == name);
     let parts = name.split_once('.').filter(|_| !whole);
