@@ -54,6 +54,8 @@ const TESTS: &[(&str, fn())] = &[
     ("a_flood_beyond_the_link_rate_is_dropped_by_the_queue", queue_drops),
     ("hostile_frames_are_counted_and_do_not_disturb_other_hosts", hostile),
     ("a_run_survives_a_port_that_disappears", port_disappears),
+    ("children_that_leave_the_session_end_with_the_run", leaves_session),
+    ("signals_and_lost_helpers_are_in_the_result", signals_and_helpers),
     ("a_strict_run_ends_at_the_first_violation", strict),
     ("nothing_is_left_behind_by_many_runs", cycles),
     ("what_a_killed_run_left_is_cleaned_up_by_the_next", killed),
@@ -296,7 +298,60 @@ fn port_disappears() {
         println!("  {kind:?}: {counts:?} {}", report.measured.lines[1].gone);
         assert!(counts.failures + counts.unreachable > 0, "{counts:?}");
         assert!(report.ledger.duration > 0.89, "ended early: {}", report.ledger.duration);
+        let certificate = report.ledger.certificate.unwrap();
+        let verdict = report.ledger.verdict.unwrap();
+        assert!(!certificate.kept_up, "{}", certificate.words);
+        for words in [&certificate.words, &verdict.words] {
+            assert!(words.contains("the interface of bob was gone"), "{words}");
+        }
     }
+}
+
+/// `setsid` leaves the session and the process group, `env -i` drops the run's mark, and the shell is gone
+/// before the run ends.
+fn leaves_session() {
+    let found = Command::new("setsid").arg("--version").stdout(Stdio::null()).status();
+    if found.is_err() {
+        return println!("SKIP: `setsid` is not installed");
+    }
+    let pid = temporary("escaped");
+    let script = format!(
+        "env -i setsid /bin/sh -c 'echo $$ > {0}; exec sleep 300' & \
+         while ! [ -s {0} ]; do sleep 0.01; done",
+        pid.display()
+    );
+    let programs = vec![shell("alice", &script, true)];
+    let report = go(
+        &parse(EXPERIMENT, &[]),
+        &Options { programs, twin: false, ..options(Kind::Tap(Offload::Checksum)) },
+    );
+    assert_eq!(report.status, Some(0));
+    let escaped = std::fs::read_to_string(&pid).unwrap();
+    std::fs::remove_file(&pid).unwrap();
+    wait_until_gone(escaped.trim());
+}
+
+/// The program's exit status is what a shell would report; no helper, no host.
+fn signals_and_helpers() {
+    let dies = |script: &str| {
+        let programs = vec![shell("alice", script, true)];
+        let options = Options { programs, twin: false, ..options(Kind::Tap(Offload::Checksum)) };
+        go(&parse(EXPERIMENT, &[]), &options)
+    };
+    assert_eq!(dies("kill -9 $$").status, Some(128 + 9));
+    assert_eq!(dies("exit 7").status, Some(7));
+    // The helpers are this process's children; one that holds a namespace is killed.
+    let own = std::process::id();
+    let script = format!(
+        "for p in $(cat /proc/{own}/task/*/children); do \
+           [ $(readlink /proc/$p/ns/net) = $(readlink /proc/self/ns/net) ] && [ $p != $$ ] \
+             && kill -9 $p; \
+         done; sleep 0.3"
+    );
+    let report = dies(&script);
+    let verdict = report.ledger.verdict.unwrap();
+    assert!(verdict.words.contains("the helper process of alice ended"), "{}", verdict.words);
+    assert!(!report.ledger.certificate.unwrap().kept_up);
 }
 
 fn strict() {

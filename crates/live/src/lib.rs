@@ -18,7 +18,8 @@
 //! | `session`   | a live run except for its graph                                              |
 //! | `blast`     | traffic between agents on several hosts, under remote control                |
 //! | `dataplane` | a router's ports: frames shared with the kernel, its programs, its neighbours   |
-//! | `files`     | files of a known greatest length                                              |
+//! | `files`     | files that links, pipes and other users cannot turn into something else      |
+//! | `memory`    | the memory of this machine, and a limit on that of this process              |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //!
 //! Everything is measured at privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage.
@@ -43,6 +44,7 @@ pub mod fuzz;
 pub mod heap;
 pub mod limit;
 pub mod link;
+pub mod memory;
 pub mod namespace;
 mod netlink;
 pub mod observe;

@@ -7,6 +7,7 @@
 use crate::clock::{Epoch, WaitOptions, WallClock};
 use crate::error::{Doing, Result};
 use crate::flood::{Flood, Flooded};
+use crate::link;
 use crate::namespace::Isolation;
 use crate::port::{Arrivals, Arrived, Counts, Departure, Hosts, Line, Peer, Port};
 use crate::port::{PortElement, Shared};
@@ -16,7 +17,8 @@ use lastmeter_base::{Duration, NodeId, Time};
 use lastmeter_engine::{Control, Distribution};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A host of the run.
@@ -98,7 +100,7 @@ pub struct LineReport {
     pub counts: Counts,
     /// Their lateness.
     pub lag: Distribution,
-    /// Whether it was gone at the end.
+    /// Whether it, or its interface, was gone at the end.
     pub gone: bool,
 }
 
@@ -129,10 +131,13 @@ pub struct Measured {
     pub steered: bool,
     /// How the hosts were isolated; `None` where all are attached.
     pub isolation: Option<Isolation>,
-    /// The leading program's exit status; `None` if there was none or it was killed.
+    /// The leading program's exit status, 128 and the signal's number if a signal ended it; `None` if there
+    /// was none, or if the run ended before it.
     pub status: Option<i32>,
     /// Whether there was a leading program.
     pub led: bool,
+    /// The hosts whose helper process ended before the run did.
+    pub lost: Vec<String>,
     /// What was generated for the run, and the frames received by each created host's interface.
     pub flooded: Option<Flooded>,
     /// See `flooded`; the kernel's own counts.
@@ -262,12 +267,15 @@ impl Session {
         let used = sys::thread_usage().ok().zip(self.usage);
         let cpu = used.map_or(0.0, |(now, then)| now.user + now.system - then.user - then.system);
         let led = self.leader.is_some();
+        let lost = self.site.as_mut().map_or_else(Vec::new, Site::lost);
         let status = self.leader.take().and_then(|mut leader| {
             // It has ended, unless the run was stopped before.
-            if leader.try_wait().ok().flatten().is_none() {
+            let ended = leader.try_wait().ok().flatten();
+            if ended.is_none() {
                 let _ = leader.kill();
+                let _ = leader.wait();
             }
-            leader.wait().ok()?.code()
+            ended.and_then(status_of)
         });
         // The sending helper replies to nothing else until it has sent all.
         let mut flooded = None;
@@ -291,7 +299,12 @@ impl Session {
             receiving += line.receiving.as_secs_f64();
             sending += line.sending.as_secs_f64();
             lag.merge(&line.lag);
-            let (name, counts, gone) = (line.name.clone(), line.counts, line.gone());
+            let missing = match (&self.options.ends[index], self.made[index], &mut self.site) {
+                (End::Attached { interface, .. }, ..) => link::index_of(interface).is_err(),
+                (_, Some(host), Some(site)) => site.received(host).is_err(),
+                _ => false,
+            };
+            let (name, counts, gone) = (line.name.clone(), line.counts, line.gone() || missing);
             lines.push(LineReport { name, counts, lag: line.lag.clone(), gone });
         }
         let departures =
@@ -315,6 +328,7 @@ impl Session {
             isolation: self.site.as_ref().map(Site::isolation),
             status,
             led,
+            lost,
             flooded,
             received,
             arrivals: self.arrivals.iter().map(taken).collect(),
@@ -327,6 +341,11 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.leader.iter_mut().chain(&mut self.others).for_each(end);
     }
+}
+
+/// A program's exit status, as a shell reports it: 128 and the signal's number for one that a signal ended.
+fn status_of(status: ExitStatus) -> Option<i32> {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal))
 }
 
 /// Ends a program, and its process group if it leads one.

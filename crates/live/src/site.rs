@@ -14,6 +14,7 @@
 //! ([`clean`]) kill those whose run is over.
 
 use crate::error::{Doing, Result};
+use crate::files::{private_folder, regular};
 use crate::flood::{Flood, Flooded};
 use crate::link::{self, Offloads};
 use crate::namespace::{Enter, Isolation, with_fewest_privileges};
@@ -22,11 +23,11 @@ use crate::sys;
 use crate::worker::{Reply, Request, Worker, reply};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -235,8 +236,66 @@ impl Site {
     }
 }
 
+impl Site {
+    /// The hosts whose helper has ended: nothing holds their namespace any more.
+    pub(crate) fn lost(&mut self) -> Vec<String> {
+        let hosts = self.hosts.iter_mut();
+        let ended = hosts.filter_map(|(host, worker)| worker.ended().then(|| host.name.clone()));
+        let mut lost: Vec<String> = ended.collect();
+        if self.switch.as_mut().is_some_and(Worker::ended) {
+            lost.push("the switch".to_owned());
+        }
+        lost
+    }
+
+    /// The namespaces that the helpers hold, which no other may be mistaken for while they do.
+    fn namespaces(&self) -> BTreeSet<PathBuf> {
+        let kinds: &[&str] = match self.isolation {
+            Isolation::UserNamespace => &["net", "user"],
+            _ => &["net"],
+        };
+        let workers = self.hosts.iter().map(|(_, worker)| worker).chain(&self.switch);
+        let all = workers.flat_map(|worker| {
+            let of = |kind| fs::read_link(format!("/proc/{}/ns/{kind}", worker.pid())).ok();
+            kinds.iter().filter_map(of)
+        });
+        // A helper that ended before it had entered its namespaces would name ours.
+        let ours = |kind: &&str| fs::read_link(format!("/proc/self/ns/{kind}")).ok();
+        let ours: BTreeSet<PathBuf> = kinds.iter().filter_map(ours).collect();
+        all.filter(|name| !ours.contains(name)).collect()
+    }
+
+    /// Kills every program in the run's namespaces, until there is none, but not the helpers.
+    fn end_inside(&self) {
+        let namespaces = self.namespaces();
+        let helpers: BTreeSet<i32> = self
+            .hosts
+            .iter()
+            .map(|(_, worker)| worker)
+            .chain(&self.switch)
+            .map(|worker| worker.pid() as i32)
+            .collect();
+        let inside = |pid: i32, folder: &Path| {
+            let is_in = |kind: &str| {
+                fs::read_link(folder.join("ns").join(kind)).is_ok_and(|ns| namespaces.contains(&ns))
+            };
+            !helpers.contains(&pid) && (is_in("net") || is_in("user"))
+        };
+        // What is being started while others are killed is found the next time.
+        for _ in 0..ROUNDS_MAX {
+            if end_processes(inside) == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// How often the programs in a run's namespaces are looked for at its end.
+const ROUNDS_MAX: usize = 100;
+
 impl Drop for Site {
     fn drop(&mut self) {
+        self.end_inside();
         end_marked(&self.run.mark());
     }
 }
@@ -258,6 +317,9 @@ pub(crate) fn attach(interface: &str, kind: Kind) -> Result<Box<dyn Port>> {
 /// Room for jumbo frames where the interface is not ours.
 const FRAME_MTU: u32 = 9000;
 
+/// The most files of runs of one process number.
+const RUNS_MAX: usize = 10_000;
+
 /// The file that represents a run; its lock is held while the run lives.
 struct Run {
     path: PathBuf,
@@ -268,16 +330,21 @@ impl Run {
     fn begin() -> Result<Run> {
         let folder = folder();
         let what = || format!("writing into {}", folder.display());
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).doing(what)?;
+        private_folder(&folder)?;
         clean();
-        // A number distinguishes several runs of one process.
-        for number in 0.. {
+        // A number distinguishes several runs of one process, and from what an ended one left.
+        for number in 0..RUNS_MAX {
             let path = folder.join(format!("{}-{number}", std::process::id()));
-            let Ok(file) = File::create_new(&path) else { continue };
-            flock(&file, FlockOperation::NonBlockingLockExclusive).doing(what)?;
-            return Ok(Run { path, _lock: file });
+            let file = match File::create_new(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                created => created.doing(what)?,
+            };
+            // A run that starts at the same time may take the new file for one that was left behind.
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && path.exists() {
+                return Ok(Run { path, _lock: file });
+            }
         }
-        unreachable!("a process has fewer runs than numbers")
+        Err(io::Error::other(format!("there are {RUNS_MAX} files of other runs"))).doing(what)
     }
 
     fn mark(&self) -> String {
@@ -306,11 +373,16 @@ fn folder() -> PathBuf {
 }
 
 /// Kills what earlier runs left behind if they could not clean up; returns the number of processes.
+/// Does nothing in a folder that others can write to: their files would choose whom to kill.
 pub fn clean() -> usize {
-    let Ok(entries) = fs::read_dir(folder()) else { return 0 };
+    let folder = folder();
+    if !folder.exists() || private_folder(&folder).is_err() {
+        return 0;
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let mut ended = 0;
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        let Ok(file) = File::open(&path) else { continue };
+        let Ok(file) = regular(&path) else { continue };
         // A run whose lock is held is alive.
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             ended += end_marked(&mark_of(&path));
@@ -323,13 +395,21 @@ pub fn clean() -> usize {
 /// Kills every process that carries this mark.
 fn end_marked(mark: &str) -> usize {
     let wanted = format!("{MARK}={mark}");
+    end_processes(|_, folder| {
+        fs::read(folder.join("environ")).is_ok_and(|environment| {
+            environment.split(|&byte| byte == 0).any(|line| line == wanted.as_bytes())
+        })
+    })
+}
+
+/// Kills every process for which this is true of its number and its folder in `/proc`.
+fn end_processes(wanted: impl Fn(i32, &Path) -> bool) -> usize {
     let Ok(entries) = fs::read_dir("/proc") else { return 0 };
     let mut ended = 0;
     for entry in entries.filter_map(io::Result::ok) {
-        let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-        let Some(pid) = pid.and_then(Pid::from_raw) else { continue };
-        let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
-        if environment.split(|&byte| byte == 0).any(|line| line == wanted.as_bytes()) {
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+        let Some(pid) = number.and_then(Pid::from_raw) else { continue };
+        if wanted(pid.as_raw_nonzero().get(), &entry.path()) {
             let _ = kill_process(pid, Signal::KILL);
             ended += 1;
         }

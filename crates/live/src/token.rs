@@ -18,6 +18,15 @@ pub fn random() -> Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// A random number.
+///
+/// # Errors
+/// As for [`random`].
+pub fn number() -> Result<u64> {
+    // Half of the digits of a token.
+    Ok(u64::from_str_radix(&random()?[..LEN], 16).expect("hexadecimal digits"))
+}
+
 /// Compares in constant time.
 pub fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0

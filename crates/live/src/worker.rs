@@ -287,6 +287,11 @@ impl Worker {
         self.child.id()
     }
 
+    /// Whether it has ended by itself, or was killed.
+    pub(crate) fn ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
     /// Sends a request without waiting for the reply.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<()> {
         channel::send(&mut self.socket, request).doing("talking to a helper process")

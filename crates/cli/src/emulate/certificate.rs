@@ -65,7 +65,10 @@ pub(crate) fn certificate(measured: &Measured, demand: Demand) -> Certificate {
     let on_time = within(demand.tolerance);
     let overruns = measured.overruns;
     let lost = overruns as f64 / (received + overruns).max(1) as f64;
-    let kept_up = overruns == 0 && on_time >= demand.share && measured.violation.is_none();
+    let kept_up = overruns == 0
+        && on_time >= demand.share
+        && measured.violation.is_none()
+        && broken(measured).is_none();
     let frames = received.max(1) as f64;
     let model =
         (measured.elapsed - measured.receiving - measured.sending - measured.waiting).max(0.0);
@@ -102,7 +105,26 @@ pub(crate) fn certificate(measured: &Measured, demand: Demand) -> Certificate {
         words: String::new(),
     };
     certificate.words = words(&certificate, measured, unreachable, on_time, demand);
+    if let Some(broken) = broken(measured) {
+        certificate.words = format!("{broken} {}", certificate.words);
+    }
     certificate
+}
+
+/// What the run lost before its end, in words; `None` if its hosts and interfaces lasted.
+pub(crate) fn broken(measured: &Measured) -> Option<String> {
+    let gone: Vec<&str> =
+        measured.lines.iter().filter(|line| line.gone).map(|line| line.name.as_str()).collect();
+    let mut words = Vec::new();
+    if !gone.is_empty() {
+        words.push(format!("the interface of {} was gone before the end", gone.join(", ")));
+    }
+    if !measured.lost.is_empty() {
+        let lost = measured.lost.join(", ");
+        words.push(format!("the helper process of {lost} ended before the run did"));
+    }
+    let found = words.join(", and ");
+    (!words.is_empty()).then(|| format!("The run is not what the experiment describes: {found}."))
 }
 
 fn words(

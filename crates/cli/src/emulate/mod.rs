@@ -23,7 +23,7 @@ use lastmeter_lab::document::{Fault, Mark, Reporter};
 use lastmeter_lab::experiment::{Experiment, LiveHost};
 use lastmeter_lab::library::Library;
 use lastmeter_lab::run::{Failure, closing};
-use lastmeter_ledger::Ledger;
+use lastmeter_ledger::{Confidence, Ledger, Verdict};
 use lastmeter_live::clock::WaitOptions;
 use lastmeter_live::flood::Flood;
 use lastmeter_live::session::{End, Measured, Program, Session};
@@ -73,7 +73,8 @@ pub struct Report {
     pub ledger: Ledger,
     /// The comparison with virtual time, if requested.
     pub twin: Option<Twin>,
-    /// The leading program's exit status, if there was one and it was not killed.
+    /// The leading program's exit status, 128 and the signal's number if a signal ended it, if there was one
+    /// and it ended before the run.
     pub status: Option<i32>,
     /// What was measured at the ports.
     pub measured: Measured,
@@ -132,6 +133,18 @@ pub fn run(
     ledger.provenance.seed = None;
     // A run ended by its program is complete.
     ledger.provenance.partial = outcome.stopped && !(measured.led && measured.status.is_some());
+    if let Some(words) = certificate::broken(&measured) {
+        let before = ledger.verdict.take();
+        let runner_up = before.as_ref().and_then(|verdict| verdict.runner_up.clone());
+        let more = before.map_or_else(String::new, |verdict| format!(" {}", verdict.words));
+        ledger.verdict = Some(Verdict {
+            resource: None,
+            utilisation: None,
+            confidence: Confidence::Undecided,
+            runner_up,
+            words: words + &more,
+        });
+    }
     ledger.notes = notes(&measured);
     let replay = || twin::replay(experiment, &measured, outcome.now);
     let twin = options.twin.then(replay).transpose()?;

@@ -89,6 +89,7 @@ Examples:
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 
 pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    results::prepare(arguments.out.as_deref())?;
     let control = Arc::new(Control::default());
     stop_on_signal(&control)?;
     if arguments.validate {
@@ -141,10 +142,14 @@ fn search(
     Ok(if found.best.is_some() { Ended::Done } else { Ended::Short })
 }
 
-/// A run that did not keep up fell short, whatever its program's status.
+/// A run that did not keep up, or lost an interface, fell short, whatever its program's status; but a program
+/// that a signal ended is reported first, as the reason for the rest.
 fn ended(report: &Report) -> Ended {
+    /// As in shells: above it, the number of a signal.
+    const SIGNALS: i32 = 128;
     let kept_up = report.ledger.certificate.as_ref().is_some_and(|one| one.kept_up);
     match report.status {
+        Some(status) if status > SIGNALS => Ended::Status(status as u8),
         _ if !kept_up => Ended::Short,
         Some(0) | None => Ended::Done,
         Some(status) => Ended::Status(status as u8),

@@ -1,15 +1,19 @@
 //! The agent: waits on a host for drivers, and sends and counts as they request.
 
-use super::message::{Reply, send};
 use super::session;
 use crate::error::{Doing, Result, wrong};
 use lastmeter_engine::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most sessions at once; further drivers are refused.
+/// The most runs at once; further drivers are refused. A driver counts once it has the right token and names
+/// its sinks.
 pub const SESSIONS_MAX: usize = 4;
+/// The most connections that do not count yet; one more, and the oldest of them is closed.
+pub const WAITING_MAX: usize = 32;
 /// The longest token.
 pub const TOKEN_LEN_MAX: usize = 256;
 /// How often it checks for a stop.
@@ -53,7 +57,7 @@ impl Agent {
     /// # Errors
     /// When it can no longer wait for drivers.
     pub fn serve(&self, control: &Control, tell: &(dyn Fn(&str) + Sync)) -> Result<()> {
-        let sessions = AtomicUsize::new(0);
+        let slots = Slots::default();
         std::thread::scope(|scope| {
             while !control.stopped() {
                 let mut polled = [PollFd::new(&self.listener, PollFlags::IN)];
@@ -71,18 +75,13 @@ impl Agent {
                 if stream.set_nonblocking(false).is_err() {
                     continue;
                 }
-                if sessions.fetch_add(1, Ordering::AcqRel) >= SESSIONS_MAX {
-                    sessions.fetch_sub(1, Ordering::AcqRel);
-                    busy(stream);
-                    continue;
-                }
-                let sessions = &sessions;
+                // Without a second descriptor there is no room for another driver either.
+                let Some(slot) = slots.enter(&stream) else { continue };
                 scope.spawn(move || {
-                    match session::serve(stream, self.token.as_deref(), control) {
+                    match session::serve(stream, self.token.as_deref(), &slot, control) {
                         Ok(words) => tell(&format!("{from}: {words}")),
                         Err(why) => tell(&format!("{from}: ended early: {why}")),
                     }
-                    sessions.fetch_sub(1, Ordering::AcqRel);
                 });
             }
             Ok(())
@@ -90,10 +89,70 @@ impl Agent {
     }
 }
 
-fn busy(mut stream: TcpStream) {
-    let _ = stream.set_write_timeout(Some(std::time::Duration::from_millis(100)));
-    let why = format!("this agent already serves {SESSIONS_MAX} drivers");
-    let _ = send(&mut stream, &Reply::Refused { why });
+/// Who is connected: runs, and those who have not shown yet that they may have one.
+#[derive(Default)]
+struct Slots(Mutex<Connected>);
+
+#[derive(Default)]
+struct Connected {
+    running: usize,
+    /// Oldest first, each with its number.
+    waiting: VecDeque<(u64, TcpStream)>,
+    last: u64,
+}
+
+/// A connection's place; it is free again when this is dropped.
+pub(super) struct Slot<'a> {
+    slots: &'a Slots,
+    number: u64,
+    runs: Cell<bool>,
+}
+
+impl Slots {
+    fn connected(&self) -> MutexGuard<'_, Connected> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, stream: &TcpStream) -> Option<Slot<'_>> {
+        let stream = stream.try_clone().ok()?;
+        let mut connected = self.connected();
+        connected.last += 1;
+        let number = connected.last;
+        connected.waiting.push_back((number, stream));
+        if connected.waiting.len() > WAITING_MAX
+            && let Some((_, oldest)) = connected.waiting.pop_front()
+        {
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        Some(Slot { slots: self, number, runs: Cell::new(false) })
+    }
+}
+
+impl Slot<'_> {
+    /// Takes the place of a run.
+    ///
+    /// # Errors
+    /// There is none, or the connection has been closed.
+    pub(super) fn take(&self) -> std::result::Result<(), String> {
+        let mut connected = self.slots.connected();
+        if connected.running >= SESSIONS_MAX {
+            return Err(format!("this agent already serves {SESSIONS_MAX} drivers"));
+        }
+        let at = connected.waiting.iter().position(|&(number, _)| number == self.number);
+        let at = at.ok_or("too many connections: this one waited longest")?;
+        connected.waiting.remove(at);
+        connected.running += 1;
+        self.runs.set(true);
+        Ok(())
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        let mut connected = self.slots.connected();
+        connected.waiting.retain(|&(number, _)| number != self.number);
+        connected.running -= usize::from(self.runs.get());
+    }
 }
 
 /// Rejects a malformed token.

@@ -15,7 +15,7 @@ use crate::token;
 use lastmeter_engine::Control;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// The schema of a run's result.
@@ -27,14 +27,14 @@ const CONNECT_MAX: Duration = Duration::from_secs(3);
 const SETUP_MAX: Duration = Duration::from_secs(10);
 /// Timeouts for probing one sink, and all of an agent's sinks in sequence.
 const AIM_MAX: Duration = Duration::from_secs(30);
-/// Timeout for sending a message.
-const WRITE_MAX: Duration = Duration::from_secs(5);
 /// An agent silent for this long during the run is given up.
 const QUIET_MAX: Duration = Duration::from_secs(6);
 /// From telling the agents to the start: all must have heard by then.
 const LEAD: Duration = Duration::from_millis(200);
 /// How much longer than planned a run may take.
 const SLACK: Duration = Duration::from_secs(10);
+/// The most messages that wait to be entered: an agent that says more waits, too.
+const EVENTS_MAX: usize = 64;
 /// How often the driver checks for a stop.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -85,7 +85,7 @@ pub fn run(plan: &Plan, control: &Control, tell: &(dyn Fn(f64) + Sync)) -> Resul
         let mut driver = Driver { plan, peers, control, outcome: outcome(plan) };
         driver.set_up()?;
         let _hang_up = HangUp(hung(&driver.peers));
-        let (say, events) = channel();
+        let (say, events) = sync_channel(EVENTS_MAX);
         for (index, peer) in driver.peers.iter_mut().enumerate() {
             let stream = peer.stream.try_clone().map_err(|error| peer.fault(&error))?;
             let lines = std::mem::replace(&mut peer.lines, Lines::new(stream, LINE_MAX));
@@ -130,7 +130,7 @@ fn next(lines: &mut Lines, within: Duration) -> std::result::Result<Reply, Strin
 }
 
 /// Passes on an agent's messages until it is gone.
-fn listen(index: usize, mut lines: Lines, say: &Sender<Event>) {
+fn listen(index: usize, mut lines: Lines, say: &SyncSender<Event>) {
     loop {
         let event = match next(&mut lines, QUIET_MAX) {
             Ok(answer) => Event::Said(index, answer),
@@ -168,7 +168,6 @@ impl Peer {
         let stream = tried.map_err(|error| fault(&error))?;
         let ready = || {
             stream.set_nodelay(true)?;
-            stream.set_write_timeout(Some(WRITE_MAX))?;
             stream.try_clone()
         };
         let lines = Lines::new(ready().map_err(|error| fault(&error))?, LINE_MAX);
@@ -261,18 +260,26 @@ impl Driver<'_> {
     /// Opens all sinks, aims all sources at them, and starts them.
     fn set_up(&mut self) -> Result<()> {
         // So that the number is exact where JSON is read as floating point.
-        const DIGITS: usize = 13;
-        let run = u64::from_str_radix(&token::random()?[..DIGITS], 16).unwrap_or(0);
+        const BITS: u32 = 52;
+        let run = token::number()? >> (u64::BITS - BITS);
         let hosts = 0..self.peers.len();
         for host in hosts.clone() {
             let job = |flow: usize| -> Result<SinkJob> {
-                let Flow { from, traffic, .. } = &self.plan.flows[flow];
+                let Flow { from, to, traffic, .. } = &self.plan.flows[flow];
+                let to = &self.plan.hosts[*to];
+                // An agent elsewhere knows best at which of its addresses it was reached.
+                let at = match (to.data, &to.at) {
+                    (Some(data), _) => Some(data),
+                    (None, At::Here) => Some(self.address(flow)?),
+                    (None, At::Agent(_)) => None,
+                };
                 let (_, size_max) = traffic.size.bounds().expect("checked traffic has a size");
                 Ok(SinkJob {
                     flow: flow as u16,
                     format: traffic.format,
                     size_max,
                     ipv6: self.address(flow)?.is_ipv6(),
+                    at,
                     same_clock: self.peers[*from].clock == self.peers[host].clock,
                 })
             };
@@ -371,6 +378,8 @@ impl Driver<'_> {
         wanted: impl Fn(&Reply) -> bool,
     ) {
         match events.recv_timeout(TICK) {
+            // Nobody waits for it any more, whatever else it says.
+            Ok(Event::Said(peer, _)) if self.peers[peer].gone => {}
             Ok(Event::Said(peer, answer)) => {
                 if wanted(&answer) {
                     waiting.remove(&peer);

@@ -24,15 +24,17 @@ use super::traffic::{Format, Traffic};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// The protocol version, the same on both sides.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The longest line: reports of [`super::FLOWS_MAX`] flows, or plans with many sizes, stay below it.
 pub const LINE_MAX: usize = 1 << 20;
 /// The longest line before the token is known to be right.
 pub const LINE_FIRST_MAX: usize = 4 << 10;
+/// Timeout for sending a message.
+const WRITE_MAX: Duration = Duration::from_secs(5);
 /// The longest text of the peer that is shown.
 const SHOWN_MAX: usize = 200;
 
@@ -135,6 +137,9 @@ pub struct SinkJob {
     pub size_max: u32,
     /// The version of IP.
     pub ipv6: bool,
+    /// Where to receive it; where the driver reaches the agent if not given.
+    #[serde(default)]
+    pub at: Option<IpAddr>,
     /// Whether its source shares the clock.
     pub same_clock: bool,
 }
@@ -172,9 +177,28 @@ pub(crate) fn emit(message: &impl Serialize) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Sends a message.
+/// Sends a message. A peer that takes it slowly does not keep the sender for longer than [`WRITE_MAX`].
 pub(super) fn send(to: &mut TcpStream, message: &impl Serialize) -> Result<(), String> {
-    to.write_all(&emit(message)?).map_err(|error| error.to_string())
+    let line = emit(message)?;
+    let (mut rest, until) = (&line[..], Instant::now() + WRITE_MAX);
+    while !rest.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(format!("the peer has not taken a message within {WRITE_MAX:?}"));
+        }
+        // A timeout of zero would mean none.
+        let left = left.max(Duration::from_millis(1));
+        to.set_write_timeout(Some(left)).map_err(|error| error.to_string())?;
+        match to.write(rest) {
+            Ok(0) => return Err("the connection is closed".to_owned()),
+            Ok(len) => rest = &rest[len..],
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                _ => return Err(error.to_string()),
+            },
+        }
+    }
+    Ok(())
 }
 
 /// A text of the peer, truncated and without control characters.

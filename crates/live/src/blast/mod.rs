@@ -26,8 +26,9 @@
 //!
 //! **Access.** An agent listens on the loopback address only, or requires a token, which crosses the network
 //! in clear text: use it on a trusted network, or through ssh. A source sends to a sink only after the sink
-//! has answered a probe with the run's number, so that no agent can be made to flood a host that does not
-//! run one.
+//! has returned the random number of a probe, so that no agent can be made to flood a host that does not
+//! run one, not even by a driver that forges answers. A sink listens only where its agent was reached, or
+//! where the plan says. Connections that have not shown the token hold no place of a run.
 
 mod agent;
 mod clock;
@@ -44,7 +45,7 @@ pub mod tally;
 mod tests;
 pub mod traffic;
 
-pub use agent::{Agent, SESSIONS_MAX, TOKEN_LEN_MAX, check_token};
+pub use agent::{Agent, SESSIONS_MAX, TOKEN_LEN_MAX, WAITING_MAX, check_token};
 pub use driver::{SCHEMA, run};
 pub use plan::{At, Flow, Host, Plan};
 pub use report::Outcome;

@@ -1,5 +1,6 @@
 //! One driver's session with an agent.
 
+use super::agent::Slot;
 use super::clock;
 use super::message::{
     LINE_FIRST_MAX, LINE_MAX, Lines, Received, Reply, Request, SinkJob, SourceJob,
@@ -11,17 +12,15 @@ use super::source::Source;
 use super::{DRAIN_MAX, FLOWS_MAX, RUN_MAX};
 use crate::token::same;
 use lastmeter_engine::Control;
-use std::net::TcpStream;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// Timeout for the first message.
 const HELLO_MAX: Duration = Duration::from_secs(5);
-/// Timeout between a driver's messages while nothing runs.
-const IDLE_MAX: Duration = Duration::from_secs(60);
-/// Timeout for sending a message to the driver.
-const WRITE_MAX: Duration = Duration::from_secs(5);
+/// Timeout between a driver's messages while nothing runs: longer than it waits for all other agents.
+const IDLE_MAX: Duration = Duration::from_secs(45);
 /// How often a running session checks for messages and reports progress.
 const TICK: Duration = Duration::from_millis(250);
 /// How far ahead the start may be, in nanoseconds.
@@ -86,19 +85,28 @@ impl Drop for End<'_> {
 pub(super) fn serve(
     stream: TcpStream,
     token: Option<&str>,
+    slot: &Slot<'_>,
     control: &Control,
 ) -> Result<String, String> {
     let text = |error: std::io::Error| error.to_string();
     stream.set_nodelay(true).map_err(text)?;
-    stream.set_write_timeout(Some(WRITE_MAX)).map_err(text)?;
     let mut lines = Lines::new(stream.try_clone().map_err(text)?, LINE_FIRST_MAX);
+    let local = local(&stream).map_err(text)?;
     let mut stream = stream;
     let shared = Shared::new();
     let ended = std::thread::scope(|scope| {
         let _end = End(&shared);
         hello(&mut lines, &mut stream, token)?;
         lines.limit = LINE_MAX;
-        let session = Session { stream: &mut stream, lines: &mut lines, shared: &shared, control };
+        let session = Session {
+            stream: &mut stream,
+            lines: &mut lines,
+            shared: &shared,
+            control,
+            slot,
+            local,
+            open: token.is_none(),
+        };
         session.run(scope)
     });
     if let Err(why) = &ended {
@@ -131,6 +139,21 @@ struct Session<'a, 's> {
     lines: &'a mut Lines,
     shared: &'s Shared,
     control: &'a Control,
+    slot: &'a Slot<'a>,
+    /// Where the driver has reached this agent.
+    local: SocketAddr,
+    /// Whether no token is required.
+    open: bool,
+}
+
+/// The address of this end, without its port.
+fn local(stream: &TcpStream) -> std::io::Result<SocketAddr> {
+    let mut at = stream.local_addr()?;
+    if let IpAddr::V4(v4) = at.ip().to_canonical() {
+        at.set_ip(v4.into());
+    }
+    at.set_port(0);
+    Ok(at)
 }
 
 type Counting<'scope> = Vec<ScopedJoinHandle<'scope, SinkReport>>;
@@ -142,6 +165,7 @@ impl<'s> Session<'_, 's> {
         's: 'scope,
     {
         let Request::Prepare { run, sinks } = self.ask()? else { return Err(turn("prepare")) };
+        self.slot.take()?;
         let sinks = self.prepare(scope, run, sinks)?;
         let Request::Aim { sources } = self.ask()? else { return Err(turn("aim")) };
         let sources = self.aim(run, sources)?;
@@ -194,13 +218,29 @@ impl<'s> Session<'_, 's> {
         few(jobs.len())?;
         let (mut ports, mut sinks) = (Vec::new(), Vec::new());
         for (index, job) in jobs.into_iter().enumerate() {
-            let (sink, port) = Sink::open(job, run)?;
+            let (sink, port) = Sink::open(self.place(&job)?, job, run)?;
             let shared = self.shared;
             sinks.push(scope.spawn(move || sink.run(index, shared)));
             ports.push(port);
         }
         send(self.stream, &Reply::Prepared { ports })?;
         Ok(sinks)
+    }
+
+    /// Where a sink listens: where the driver reaches this agent, or at the address that it asks for. Without a
+    /// token only this machine may send to it.
+    fn place(&self, job: &SinkJob) -> Result<SocketAddr, String> {
+        let at = job.at.map_or(self.local, |at| SocketAddr::new(at, 0));
+        if at.is_ipv6() != job.ipv6 {
+            return Err(format!("this agent is at {}, not of the flow's version of IP", at.ip()));
+        }
+        if at.ip().is_unspecified() || at.ip().is_multicast() {
+            return Err(format!("{} is not the address of a host", at.ip()));
+        }
+        if self.open && !at.ip().is_loopback() {
+            return Err(format!("an agent without a token has no sinks at {}", at.ip()));
+        }
+        Ok(at)
     }
 
     fn aim(&mut self, run: u64, jobs: Vec<SourceJob>) -> Result<Vec<Source>, String> {

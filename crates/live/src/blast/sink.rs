@@ -6,11 +6,11 @@ use super::message::SinkJob;
 use super::report::SinkReport;
 use super::session::Shared;
 use super::tally::Tally;
-use super::traffic::{Format, any_address, headers_len};
+use super::traffic::{Format, headers_len};
 use crate::port::memory::Incoming;
 use crate::sys::{self, words};
 use std::io::{self, ErrorKind};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,16 +36,16 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Opens a port; returns its number.
+    /// Opens a port at this address; returns its number.
     ///
     /// # Errors
     /// No such packets exist, or the port cannot be opened.
-    pub(super) fn open(job: SinkJob, run: u64) -> Result<(Sink, u16), String> {
+    pub(super) fn open(at: SocketAddr, job: SinkJob, run: u64) -> Result<(Sink, u16), String> {
         let payload_max = job.format.payload(job.size_max, job.ipv6);
         let payload_max =
             payload_max.ok_or_else(|| format!("there are no packets of {} B", job.size_max))?;
         let open = || -> io::Result<(UdpSocket, u16)> {
-            let socket = UdpSocket::bind((any_address(job.ipv6), 0))?;
+            let socket = UdpSocket::bind(at)?;
             socket.set_read_timeout(Some(WAIT))?;
             // Root may exceed the limit; for others the kernel caps the buffer.
             let fd = socket.as_fd();
@@ -54,7 +54,8 @@ impl Sink {
             let port = socket.local_addr()?.port();
             Ok((socket, port))
         };
-        let (socket, port) = open().map_err(|error| format!("opening a UDP port: {error}"))?;
+        let (socket, port) =
+            open().map_err(|error| format!("opening a UDP port at {}: {error}", at.ip()))?;
         let around = match job.format {
             Format::Udp => headers_len(job.ipv6),
             Format::Aal5 => 0,

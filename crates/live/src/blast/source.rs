@@ -13,6 +13,7 @@ use super::session::Shared;
 use super::traffic::{Departure, Format, Pace, Schedule, any_address, headers_len};
 use crate::port::memory::Headers;
 use crate::sys;
+use crate::token;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
@@ -109,16 +110,18 @@ fn set_segment(socket: &UdpSocket, len: usize) -> io::Result<()> {
     sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, len as i32)
 }
 
-/// A sink answers a probe with the same packet: traffic goes only to those that accept it.
+/// A sink answers a probe with the same packet: traffic goes only to those that accept it. The nonce is known to
+/// nobody but this process and whoever receives the probe, so nobody can answer for another.
 fn probe(socket: &UdpSocket, job: &SourceJob, run: u64) -> Result<(), String> {
+    let nonce = token::number().map_err(|error| error.to_string())?;
     let mut found = String::from("no reply");
-    for attempt in 0..PROBES {
+    for _ in 0..PROBES {
         let header = Header {
             kind: Kind::Probe,
             flow: job.flow,
             len: header::LEN as u16,
             run,
-            seq: u64::from(attempt),
+            seq: nonce,
             sent: clock::now(),
         };
         if let Err(error) = socket.send(&header.emit()) {
@@ -128,8 +131,9 @@ fn probe(socket: &UdpSocket, job: &SourceJob, run: u64) -> Result<(), String> {
         match socket.recv(&mut answer) {
             Ok(len) => {
                 let read = Header::parse(&answer[..len]);
-                let ours =
-                    |read: &Header| (read.kind, read.run, read.flow) == (Kind::Echo, run, job.flow);
+                let ours = |read: &Header| {
+                    (read.kind, read.run, read.flow, read.seq) == (Kind::Echo, run, job.flow, nonce)
+                };
                 if read.as_ref().is_ok_and(ours) {
                     return Ok(());
                 }

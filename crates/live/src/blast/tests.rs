@@ -297,7 +297,8 @@ impl Hand {
 const HELLO: Request = Request::Hello { version: VERSION, token: None };
 
 fn sink(flow: u16) -> SinkJob {
-    SinkJob { flow, format: Format::Aal5, size_max: 1500, ipv6: false, same_clock: true }
+    let (size_max, ipv6, at) = (1500, false, None);
+    SinkJob { flow, format: Format::Aal5, size_max, ipv6, at, same_clock: true }
 }
 
 #[test]
@@ -357,7 +358,7 @@ fn hostile_drivers_are_refused_and_the_agent_keeps_serving() {
         };
         let prepare = |sinks: Vec<SinkJob>| Request::Prepare { run: 1, sinks };
         refused(&[Request::Stop {}], "hello comes first");
-        refused(&[Request::Hello { version: 9, token: None }], "version 1, not 9");
+        refused(&[Request::Hello { version: 9, token: None }], "version 2, not 9");
         refused(&[HELLO, Request::Aim { sources: Vec::new() }], "expected prepare");
         refused(&[HELLO, prepare((0..65).map(sink).collect())], "at most 64");
         refused(&[HELLO, prepare(vec![SinkJob { size_max: 0, ..sink(0) }])], "packets of 0 B");
@@ -392,10 +393,159 @@ fn hostile_drivers_are_refused_and_the_agent_keeps_serving() {
 #[test]
 fn an_agent_limits_its_concurrent_drivers() {
     with_agent(None, |at, _| {
+        let prepare = Request::Prepare { run: 1, sinks: Vec::new() };
         let mut some: Vec<Hand> = (0..super::SESSIONS_MAX).map(|_| Hand::new(at)).collect();
-        some.iter_mut().for_each(|hand| drop(hand.say(&HELLO)));
+        for hand in &mut some {
+            assert!(matches!(hand.say(&HELLO), Reply::Hello { .. }));
+            assert!(matches!(hand.say(&prepare), Reply::Prepared { .. }));
+        }
         let mut more = Hand::new(at);
-        let answer = more.hear();
+        assert!(matches!(more.say(&HELLO), Reply::Hello { .. }));
+        let answer = more.say(&prepare);
         assert!(matches!(answer, Reply::Refused { why } if why.contains("already")));
+        // One that leaves makes room.
+        drop(some.pop());
+        let began = std::time::Instant::now();
+        loop {
+            let mut next = Hand::new(at);
+            next.say(&HELLO);
+            if matches!(next.say(&prepare), Reply::Prepared { .. }) {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "the place is not free again");
+        }
+    });
+}
+
+#[test]
+fn silent_and_unauthenticated_connections_hold_no_places() {
+    with_agent(Some("right-token"), |at, _| {
+        // Some say nothing, some have the wrong token and stay, and all of them are there.
+        let silent: Vec<TcpStream> =
+            (0..4 * super::WAITING_MAX).map(|_| TcpStream::connect(at).unwrap()).collect();
+        let mut wrong: Vec<Hand> = (0..4).map(|_| Hand::new(at)).collect();
+        for hand in &mut wrong {
+            let ask = Request::Hello { version: VERSION, token: Some("wrong-token".into()) };
+            assert!(matches!(hand.say(&ask), Reply::Refused { .. }));
+        }
+        let host = Host { token: Some("right-token".into()), ..host("a", at) };
+        let flows = vec![flow("f", 0, 0, traffic(Format::Udp, 10))];
+        assert_eq!(outcome(&plan(vec![host], flows)).flows[0].received, 10);
+        drop((silent, wrong));
+    });
+}
+
+#[test]
+fn a_forged_echo_does_not_aim_traffic_at_somebody() {
+    with_agent(None, |at, _| {
+        // The driver knows the run and the flow, and answers in the victim's place, but has not seen the probe.
+        let victim = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let job = super::message::SourceJob {
+            flow: 3,
+            name: "f".into(),
+            seed: 1,
+            to: victim.local_addr().unwrap(),
+            traffic: traffic(Format::Udp, 10),
+        };
+        let mut hand = Hand::new(at);
+        assert!(matches!(hand.say(&HELLO), Reply::Hello { .. }));
+        hand.say(&Request::Prepare { run: 9, sinks: Vec::new() });
+        send(&mut hand.stream, &Request::Aim { sources: vec![job] }).unwrap();
+        victim.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut probe = [0; 100];
+        let (len, source) = victim.recv_from(&mut probe).unwrap();
+        let seen = Header::parse(&probe[..len]).unwrap();
+        for seq in (0..20).chain([seen.seq ^ 1]) {
+            let echo = Header { kind: Kind::Echo, seq, ..seen };
+            victim.send_to(&echo.emit(), source).unwrap();
+        }
+        // And a plain echo of what it received, as of the service on port 7.
+        victim.send_to(&probe[..len], source).unwrap();
+        let answer = hand.hear();
+        assert!(matches!(answer, Reply::Refused { why } if why.contains("no packet reaches")));
+    });
+}
+
+#[test]
+fn sinks_listen_only_where_their_agent_was_reached() {
+    with_agent(None, |at, _| {
+        let ask = |place: Option<&str>| {
+            let mut hand = Hand::new(at);
+            hand.say(&HELLO);
+            let place = place.map(|place| place.parse().unwrap());
+            let job = SinkJob { at: place, ..sink(0) };
+            let answer = hand.say(&Request::Prepare { run: 1, sinks: vec![job] });
+            (hand, answer)
+        };
+        let (_hand, answer) = ask(None);
+        let Reply::Prepared { ports } = answer else { panic!("{answer:?}") };
+        // The port is free at another address: the sink does not listen there.
+        UdpSocket::bind(("127.0.0.2", ports[0])).unwrap();
+        assert!(UdpSocket::bind(("127.0.0.1", ports[0])).is_err());
+        for (place, why) in [
+            ("0.0.0.0", "not the address of a host"),
+            ("224.0.0.1", "not the address of a host"),
+            ("192.0.2.1", "without a token"),
+            ("::1", "version of IP"),
+        ] {
+            let (_, answer) = ask(Some(place));
+            assert!(
+                matches!(&answer, Reply::Refused { why: found } if found.contains(why)),
+                "{place}: {answer:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_driver_survives_an_agent_that_floods_it() {
+    with_agent(None, |a, _| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let hosts = vec![host("a", a), host("b", listener.local_addr().unwrap())];
+        let flows = vec![
+            flow("false", 1, 0, traffic(Format::Udp, 10)),
+            flow("true", 0, 0, traffic(Format::Udp, 100)),
+        ];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                false_agent(&listener, |stream| {
+                    let progress = Reply::Progress { sent: vec![u64::MAX; 9], received: vec![1] };
+                    let leaving = Reply::Received { sinks: Vec::new(), leaving: true };
+                    // Until the driver hangs up.
+                    for _ in 0..100_000 {
+                        if send(stream, &progress).and_then(|()| send(stream, &leaving)).is_err() {
+                            return;
+                        }
+                    }
+                });
+            });
+            let outcome = outcome(&plan(hosts, flows));
+            assert!(!outcome.complete);
+            // It said 100,000 times that it leaves, and that is noted once.
+            assert_eq!(outcome.notes.len(), 1, "{:?}", outcome.notes);
+            assert_eq!(outcome.flows[1].received, 100);
+        });
+    });
+}
+
+#[test]
+fn a_message_that_is_taken_slowly_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut to = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut from, _) = listener.accept().unwrap();
+    let began = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        // A few bytes at a time, so that no single write times out.
+        scope.spawn(move || {
+            let mut few = [0; 4096];
+            while std::io::Read::read(&mut from, &mut few).is_ok_and(|len| len > 0) {
+                std::thread::sleep(Wait::from_millis(200));
+            }
+        });
+        let many = Reply::Prepared { ports: vec![65_535; 170_000] };
+        let sent = (0..100).try_for_each(|_| send(&mut to, &many));
+        assert!(sent.is_err_and(|why| why.contains("has not taken a message")));
+        assert!(began.elapsed() < PATIENCE);
+        to.shutdown(std::net::Shutdown::Both).unwrap();
     });
 }
