@@ -1,7 +1,7 @@
 //! `lastmeter calibrate`: this host's constants, measured and kept.
 
 use crate::why::cache;
-use crate::{Common, Complaint, Ended, output};
+use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_live::calibrate;
 use lastmeter_why::host;
 use std::path::PathBuf;
@@ -28,6 +28,8 @@ Examples:
   lastmeter calibrate --json | jq '.constants.\"context.switch\".value'";
 
 pub(crate) fn calibrate(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    arguments.out.as_deref().map_or(Ok(()), cache::make_folder)?;
+    results::prepare_file(arguments.out.as_deref())?;
     let calibration = calibrate::run()?;
     let places = cache::path().into_iter().chain(arguments.out.clone());
     let mut kept = Vec::new();

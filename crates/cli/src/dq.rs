@@ -86,6 +86,8 @@ struct Ran {
 }
 
 pub(crate) fn dq(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    results::prepare_file(arguments.out.as_deref())?;
+    results::prepare_file(arguments.capture.as_deref())?;
     let (options, mut load) = dq::table().map_err(|error| Complaint(error.to_string()))?;
     let mut kept_up = true;
     let cells: Vec<Backlogs> = match &arguments.replay {

@@ -176,7 +176,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn ended(ended: Result<Ended, Complaint>) -> u8 {
     let ended = ended.and_then(|ended| match output::failure() {
         None => Ok(ended),
-        Some(error) => Err(Complaint(format!("cannot write standard output: {error}"))),
+        Some(error) => Err(Complaint(output::unwritten(&error))),
     });
     match ended {
         Ok(Ended::Done) => 0,

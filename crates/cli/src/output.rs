@@ -1,6 +1,7 @@
 //! Printing. A reader that closes the pipe early is not an error.
 
 use lastmeter_ledger::terminal::Style;
+use lastmeter_ledger::terminal::escaped;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +13,7 @@ const WIDTH_DEFAULT: usize = 100;
 
 /// Prints `text` on standard output.
 pub(crate) fn print(text: &str) {
+    let text = &escaped(text, colours());
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes()));
@@ -50,8 +52,19 @@ pub(crate) fn is_quiet() -> bool {
 /// Prints a note on standard error.
 pub(crate) fn note(text: &str) {
     if !is_quiet() {
-        let _ = writeln!(std::io::stderr(), "{text}");
+        let _ = writeln!(std::io::stderr(), "{}", escaped(text, error_colours()));
     }
+}
+
+/// # Errors
+/// Standard output could not be written: nobody has read what was printed, so there is nothing to wait for.
+pub(crate) fn check() -> Result<(), crate::Complaint> {
+    failure().map_or(Ok(()), |error| Err(crate::Complaint(unwritten(&error))))
+}
+
+/// What is wrong with standard output, in words.
+pub(crate) fn unwritten(error: &Error) -> String {
+    format!("cannot write standard output: {error}")
 }
 
 /// Prints an error on standard error.
@@ -59,6 +72,7 @@ pub(crate) fn complain(text: &str) {
     // A problem with a location is already rendered, `error:` included.
     let colours = |c: char| c == '\u{1b}' || c == '[' || c == 'm' || c == ';' || c.is_ascii_digit();
     let is_rendered = text.trim_start_matches(colours).starts_with("error");
+    let text = escaped(text, error_colours());
     let _ = match is_rendered {
         true => writeln!(std::io::stderr(), "{text}"),
         false => writeln!(std::io::stderr(), "error: {text}"),

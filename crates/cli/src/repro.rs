@@ -109,6 +109,7 @@ impl Observer for Bar {
 }
 
 pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    results::prepare_file(arguments.out.as_deref())?;
     if arguments.modern {
         return modern(common, arguments);
     }

@@ -38,6 +38,23 @@ pub(crate) fn prepare(folder: Option<&Path>) -> Result<(), Complaint> {
     fs::File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(complain)
 }
 
+/// Makes sure that a file of results that the user named can be written, before the work whose results it is to
+/// hold. What it holds stays until then.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn prepare_file(path: Option<&Path>) -> Result<(), Complaint> {
+    let Some(path) = path else { return Ok(()) };
+    // A pipe, or a link to one, waits for a reader.
+    if path.exists() && !path.is_file() && !path.is_dir() {
+        return Ok(());
+    }
+    let was_there = path.exists();
+    let opened = fs::File::options().append(true).create(true).open(path);
+    let removed = opened.and_then(|_| if was_there { Ok(()) } else { fs::remove_file(path) });
+    removed.map_err(|error| Complaint(format!("cannot write `{}`: {error}", path.display())))
+}
+
 /// Writes the folder of results that the user named, if any, and prints where.
 ///
 /// # Errors

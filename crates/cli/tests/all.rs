@@ -1,6 +1,6 @@
 //! The program as a user runs it.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
 mod broken_plans;
 mod docs;
@@ -9,5 +9,6 @@ mod fuzz;
 #[path = "../../lab/tests/golden/mod.rs"]
 mod golden;
 mod ns3_dumbbell;
+mod rude;
 mod serve;
 mod sweep;

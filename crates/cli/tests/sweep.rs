@@ -77,6 +77,45 @@ fn a_folder_never_mixes_two_sweeps() {
 }
 
 #[test]
+fn a_damaged_part_is_not_continued_with() {
+    let out = folder("sweep-damaged");
+    let (path, out) = (out.clone(), out.to_str().unwrap());
+    let over = "traffic.customers.poisson.rate=1 Gbit/s,2 Gbit/s";
+    let sweep = ["sweep", "mm1", "--set", "duration=1 ms", "--over", over, "--out", out];
+    assert_eq!(run(&sweep).status.code(), Some(0));
+    let resume = |status: i32, words: &str| {
+        let on = run(&["sweep", "--resume", "--out", out]);
+        let said = String::from_utf8_lossy(&on.stderr);
+        assert_eq!(on.status.code(), Some(status), "{said}");
+        assert!(said.contains(words), "{said}");
+    };
+    resume(0, "");
+    let tables = ["paths", "runs"].map(|table| path.join(table).join("part-00000.parquet"));
+    for table in &tables {
+        let whole = std::fs::read(table).unwrap();
+        // A bit of a value: a Parquet file with it is still read.
+        let mut flipped = whole.clone();
+        flipped[40] ^= 1;
+        std::fs::write(table, flipped).unwrap();
+        resume(2, "differs from its checksum in parts.sha256");
+        std::fs::write(table, whole).unwrap();
+    }
+    for table in &tables {
+        let foreign = table.with_file_name("part-00007.parquet");
+        std::fs::copy(table, &foreign).unwrap();
+        resume(2, "has no checksum");
+        std::fs::remove_file(foreign).unwrap();
+    }
+    // As the message says: what is deleted is run again.
+    let before = std::fs::read(path.join("sweep.json")).unwrap();
+    for table in &tables {
+        std::fs::remove_file(table).unwrap();
+    }
+    resume(0, "");
+    assert_eq!(std::fs::read(path.join("sweep.json")).unwrap(), before);
+}
+
+#[test]
 fn json_output_is_a_single_object() {
     let over = ["--over", "traffic.customers.poisson.rate=1 Gbit/s,2 Gbit/s"];
     let out = run(&[&["sweep", "mm1", "--seeds", "3", "--quick", "--json"], &over[..]].concat());

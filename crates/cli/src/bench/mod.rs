@@ -16,7 +16,7 @@ mod scale;
 mod touch;
 
 use crate::threads::Threads;
-use crate::{Common, Complaint, Ended, output};
+use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_base::bench::Case;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -112,6 +112,7 @@ const SECONDS: f64 = 1.0;
 const SECONDS_QUICK: f64 = 0.05;
 
 pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    results::prepare_file(arguments.out.as_deref())?;
     let device = arguments.name.split('/').next().unwrap_or_default();
     if crate::daemon::MEASURED.contains(&device) {
         return crate::daemon::bench(common, &arguments.name);

@@ -123,6 +123,7 @@ fn agent(common: &Common, serve: &Serve) -> Result<Ended, Complaint> {
         true => serde_json::json!({ "schema": AGENT, "address": at.to_string() }).to_string(),
         false => format!("Listening on {at}. Press Ctrl-C to stop."),
     });
+    output::check()?;
     agent.serve(&control, &|words| output::note(words))?;
     Ok(Ended::Done)
 }
@@ -148,6 +149,7 @@ fn check(common: &Common, path: &Path) -> Result<Ended, Complaint> {
 
 fn drive(common: &Common, arguments: &Run) -> Result<Ended, Complaint> {
     let plan = read(common, &arguments.plan)?;
+    results::prepare(arguments.out.as_deref())?;
     /// How often the bar is drawn.
     const STEPS: u64 = 1000;
     let (watch, done) = (Arc::new(Watch::default()), AtomicU64::new(0));

@@ -81,13 +81,20 @@ pub(crate) fn calibration() -> Result<HostCalibration, Complaint> {
     Ok(HostCalibration { calibration, words, new: true })
 }
 
+/// Creates the folder of a file.
+pub(crate) fn make_folder(path: &Path) -> Result<(), Complaint> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    fs::create_dir_all(folder)
+        .map_err(|error| Complaint(format!("cannot write `{}`: {error}", path.display())))
+}
+
 /// Writes a calibration atomically.
 pub(crate) fn keep(path: &Path, calibration: &Calibration) -> Result<(), Complaint> {
     let complain =
         |error: std::io::Error| Complaint(format!("cannot write `{}`: {error}", path.display()));
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(complain)?;
-    }
+    make_folder(path)?;
     let text = calibration.to_toml()?;
     let mut part = path.as_os_str().to_owned();
     part.push(format!(".{}", std::process::id()));

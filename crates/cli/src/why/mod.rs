@@ -9,7 +9,7 @@ mod steps;
 mod truth;
 mod validate;
 
-use crate::{Common, Complaint, Ended, output};
+use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_base::{Bytes, Rate};
 use lastmeter_why::change;
 use lastmeter_why::truth::SEVERITIES;
@@ -102,6 +102,7 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
         output::print(&list());
         return Ok(Ended::Done);
     }
+    results::prepare(arguments.out.as_deref())?;
     match (&arguments.host, &arguments.adapter, arguments.reach) {
         (Some(host), Some(adapter), _) => {
             return historic::explain(common, arguments, host, adapter);

@@ -6,10 +6,13 @@
 
 mod counts;
 mod drawing;
+mod escaped;
 mod paint;
 mod parts;
 mod stages;
 mod table;
+
+pub use escaped::escaped;
 
 use crate::figures;
 use crate::shape;
