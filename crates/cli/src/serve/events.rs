@@ -23,6 +23,21 @@ pub(super) struct Job {
     pub(super) seed: Option<u64>,
     /// Number of threads.
     pub(super) threads: Option<usize>,
+    /// Bytes of memory that it may take.
+    pub(super) memory: u64,
+}
+
+/// What to check.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct CheckJob {
+    /// As of a [`Job`].
+    pub(super) name: String,
+    /// As of a [`Job`].
+    pub(super) text: String,
+    /// As of a [`Job`].
+    pub(super) within: Option<(PathBuf, PathBuf)>,
+    /// As of a [`Job`].
+    pub(super) memory: u64,
 }
 
 /// What a run reports.

@@ -1,6 +1,8 @@
 //! The sockets: connections, their limits, and how answers are sent.
 
+use super::checks::checked;
 use super::follow::follow;
+use super::places::{Busy, Places, Seat};
 use super::route::ResultFile;
 use super::site::{Answer, BODY_MAX, Site, answer};
 use crate::Complaint;
@@ -19,11 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Connections at once; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 128;
 /// Answers computed at once.
 const WORKERS: usize = 8;
 /// Limits of a request's header: bytes and lines.
@@ -31,6 +31,9 @@ const HEAD_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
 /// Timeout for a request's header, and for its body.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// After an interrupt, answers in the making have this long; then the program ends, whatever it does.
+const LEAVING: Duration = Duration::from_millis(300);
+const LEAVING_MAX: Duration = Duration::from_millis(1500);
 /// Bytes read from a file at once.
 const CHUNK: usize = 256 << 10;
 
@@ -57,40 +60,45 @@ pub(super) fn serve(listener: TcpListener, site: &Arc<Site>) -> Result<(), Compl
     let end = Arc::new(Notify::new());
     let told = end.clone();
     // Only one handler can be set; if there is one already, it ends the program.
-    let _ = ctrlc::set_handler(move || told.notify_one());
-    runtime.block_on(async {
+    let _ = ctrlc::set_handler(move || {
+        told.notify_one();
+        std::thread::sleep(LEAVING_MAX);
+        std::process::exit(0);
+    });
+    let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tokio::select! {
             () = accept(listener, site) => {}
             () = end.notified() => {}
         }
         Ok(())
-    })
+    });
+    // A file that cannot be read, for example, keeps its thread.
+    runtime.shutdown_timeout(LEAVING);
+    served
 }
 
 async fn accept(listener: tokio::net::TcpListener, site: &Arc<Site>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Places::default());
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             // Too many open files, for example: others may close some.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let site = site.clone();
-        tokio::spawn(async move {
-            converse(stream, site).await;
-            drop(permit);
-        });
+        let (site, seat) = (site.clone(), Arc::new(places.enter()));
+        let number = seat.number();
+        let task = tokio::spawn(converse(stream, site, seat));
+        places.served_by(number, task.abort_handle());
     }
 }
 
 /// Serves a connection until it is closed. A browser's protocol errors are ignored.
-async fn converse(stream: TcpStream, site: Arc<Site>) {
+async fn converse(stream: TcpStream, site: Arc<Site>, seat: Arc<Seat>) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
-        let site = site.clone();
-        async move { Ok::<_, Infallible>(respond(request, site).await) }
+        let (site, seat) = (site.clone(), seat.clone());
+        async move { Ok::<_, Infallible>(respond(request, site, &seat).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -101,7 +109,7 @@ async fn converse(stream: TcpStream, site: Arc<Site>) {
     let _ = connection.await;
 }
 
-async fn respond(request: Request<Incoming>, site: Arc<Site>) -> Response<Body> {
+async fn respond(request: Request<Incoming>, site: Arc<Site>, seat: &Arc<Seat>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let body = match timeout(PATIENCE, Limited::new(body, BODY_MAX).collect()).await {
         Ok(Ok(body)) => body.to_bytes().to_vec(),
@@ -111,17 +119,29 @@ async fn respond(request: Request<Incoming>, site: Arc<Site>) -> Response<Body> 
         Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "The request was cut off.\n"),
         Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "The request took too long.\n"),
     };
+    // Until its body is there, it may be one that says nothing.
+    let busy = seat.busy();
     let request = Request::from_parts(parts, body);
     let asked = site.clone();
     // This reads files and checks texts; others are served meanwhile.
     match tokio::task::spawn_blocking(move || answer(&asked, &request)).await {
         Ok(Answer::Events(run)) => {
             let (sender, channel) = Channel::new(1);
-            tokio::spawn(follow(site, run, sender));
+            tokio::spawn(async move {
+                follow(site, run, sender).await;
+                drop(busy);
+            });
             let response = respond_with("text/event-stream", Either::Right(channel));
             with(response, header::CACHE_CONTROL, "no-store")
         }
-        Ok(Answer::File(path, result)) => file(path, result).await,
+        Ok(Answer::File(path, result)) => file(path, result, busy).await,
+        Ok(Answer::Check(job)) => whole(match checked(job).await {
+            Ok(found) => Answer::Json(StatusCode::OK, found),
+            Err(fault) => {
+                let fault = serde_json::json!({ "fault": fault });
+                Answer::Json(StatusCode::SERVICE_UNAVAILABLE, fault)
+            }
+        }),
         Ok(answer) => whole(answer),
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error.\n"),
     }
@@ -155,17 +175,22 @@ fn whole(answer: Answer) -> Response<Body> {
             with(response, header::LOCATION, "/")
         }
         Answer::Plain(status, words) => plain(status, words),
-        Answer::Events(_) | Answer::File(..) => unreachable!("these are sent in pieces"),
+        Answer::Events(_) | Answer::File(..) | Answer::Check(_) => {
+            unreachable!("these are sent in pieces, or take a process")
+        }
     }
 }
 
-async fn file(path: PathBuf, result: &'static ResultFile) -> Response<Body> {
+async fn file(path: PathBuf, result: &'static ResultFile, busy: Busy) -> Response<Body> {
     let Ok(file) = tokio::fs::File::open(&path).await else {
         return plain(StatusCode::NOT_FOUND, "This run has no such file.\n");
     };
     let length = file.metadata().await.map_or(0, |metadata| metadata.len());
     let (sender, channel) = Channel::new(1);
-    tokio::spawn(send(file, sender));
+    tokio::spawn(async move {
+        send(file, sender).await;
+        drop(busy);
+    });
     let mut response = respond_with(result.kind, Either::Right(channel));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_LENGTH, length.into());

@@ -7,6 +7,7 @@ use super::site::Fault;
 use super::store::{self, Record, Status, Store};
 use crate::Complaint;
 use hyper::StatusCode;
+use lastmeter_base::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -37,6 +38,8 @@ pub(super) struct Settings {
     pub(super) seed: Option<u64>,
     pub(super) quick: bool,
     pub(super) threads: Option<usize>,
+    /// Bytes of memory that a run may take.
+    pub(super) memory: u64,
 }
 
 #[derive(Debug)]
@@ -112,6 +115,11 @@ impl Runs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Bytes of memory that a run may take.
+    pub(super) fn memory(&self) -> u64 {
+        self.settings.memory
+    }
+
     /// Notifies of every change from now on.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -153,7 +161,8 @@ impl Runs {
         }
         let RunRequest { named, text, note, quick } = request;
         let quick = quick || self.settings.quick;
-        let id = state.last + 1;
+        let storage = |Complaint(w)| Fault::new(StatusCode::INSUFFICIENT_STORAGE, w);
+        let id = self.store.claim(state.last + 1).map_err(storage)?;
         let record = Record {
             id,
             experiment: key_of(&named),
@@ -168,8 +177,7 @@ impl Runs {
             began: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
             took: 0.0,
         };
-        let kept = self.store.begin(&record, &text);
-        kept.map_err(|Complaint(w)| Fault::new(StatusCode::INSUFFICIENT_STORAGE, w))?;
+        self.store.begin(&record, &text).map_err(storage)?;
         let job = Job {
             name: title_of(&named),
             text,
@@ -178,6 +186,7 @@ impl Runs {
             quick,
             seed: self.settings.seed,
             threads: self.settings.threads,
+            memory: self.settings.memory,
         };
         state.last = id;
         state.listed += 1;
@@ -244,7 +253,17 @@ impl Runs {
         let over = self.state().runs.get(&id).is_none_or(|run| run.record.stands.is_over());
         if !over {
             let status = status.map_or_else(String::new, |status| format!(" ({status})"));
-            let words = format!("the run ended without a result{status}");
+            let mut words = format!("the run ended without a result{status}");
+            let last = self.store.last_words(id);
+            if last.contains("memory allocation of") {
+                let most = Bytes(self.settings.memory);
+                words += &format!(
+                    "; it needed more than {most} of memory, which --memory and --at-once decide"
+                );
+            }
+            if !last.is_empty() {
+                words += &format!("\n{last}");
+            }
             return Err(Complaint(words));
         }
         Ok(())
@@ -470,7 +489,7 @@ pub(super) fn key_of(named: &Named) -> String {
 }
 
 /// The command that starts this program again. Where an interpreter runs it, that needs the module's name.
-fn program() -> Command {
+pub(super) fn program() -> Command {
     let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("lastmeter"));
     let name = own.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !name.starts_with("python") {

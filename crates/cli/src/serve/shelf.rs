@@ -4,14 +4,13 @@ use super::files::Confined;
 use super::route::Named;
 use super::site::Fault;
 use hyper::StatusCode;
-use lastmeter_lab::document::Problem;
-use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library;
+use lastmeter_live::files;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fs;
-use std::io::Write;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Longer texts are not shown: they are too long for an editor in a page.
@@ -113,7 +112,7 @@ impl Shelf {
         if length > TEXT_MAX as u64 {
             return None;
         }
-        let text = fs::read_to_string(path).ok()?;
+        let text = read(path).ok()?;
         let has = |key: &str| text.lines().any(|line| line.trim_start().starts_with(key));
         let name = path.strip_prefix(&self.root).ok()?.to_str()?;
         let is_one = has("duration") && (has("[nodes") || has("nodes"));
@@ -137,7 +136,7 @@ impl Shelf {
                     let words = format!("the file cannot be shown: {error}");
                     Fault::new(StatusCode::UNPROCESSABLE_ENTITY, words)
                 };
-                fs::read_to_string(&path).map_err(not_text)?
+                read(&path).map_err(not_text)?
             }
         };
         let hash = hash(&text);
@@ -168,9 +167,7 @@ impl Shelf {
         fs::create_dir_all(&folder).map_err(failed)?;
         let path = self.within(&folder)?.join(&name[0]);
         let found = match fs::symlink_metadata(&path) {
-            Ok(metadata) if metadata.is_file() => {
-                Some(hash(&fs::read_to_string(&path).map_err(failed)?))
-            }
+            Ok(metadata) if metadata.is_file() => Some(hash(&read(&path).map_err(failed)?)),
             Ok(_) => {
                 return Err(bad("this name is taken by something that is not a file".to_owned()));
             }
@@ -183,19 +180,12 @@ impl Shelf {
             };
             return Err(Fault::new(StatusCode::CONFLICT, words));
         }
-        // Readers of the file see the old text or the new one.
-        let half = path.with_extension("toml.part");
-        let written = fs::File::create(&half).and_then(|mut file| file.write_all(text.as_bytes()));
-        written.and_then(|()| fs::rename(&half, &path)).map_err(failed)?;
+        if base.is_none() {
+            // Of two that save at once, one gets the name; a link or a pipe already has it.
+            fs::File::create_new(&path).map_err(failed)?;
+        }
+        files::replace(&path, text.as_bytes()).map_err(failed)?;
         Ok(hash(text))
-    }
-
-    /// Parses a text as the experiment `named`, as a run would.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub(super) fn check(&self, named: &Named, text: &str) -> Result<Experiment, Vec<Problem>> {
-        Experiment::parse(&title_of(named), text, &[], &self.library(named))
     }
 
     /// What this experiment may open.
@@ -220,6 +210,13 @@ impl Shelf {
         let real = path.canonicalize().map_err(|_| missing())?;
         if real.starts_with(&self.root) { Ok(real) } else { Err(missing()) }
     }
+}
+
+/// The text of a file that is neither a link nor a pipe nor very long.
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    files::regular(path)?.take(TEXT_MAX as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// An experiment's entry in the list, with its title and question if its text has them.
@@ -320,6 +317,15 @@ mod tests {
         for path in ["link/new.toml", "link/deeper/new.toml", "a.toml"] {
             assert!(shelf.save(&parts(path), "x", None).is_err(), "{path}");
         }
+        // Two more of the same: pipes, and links that lead nowhere.
+        let made = std::process::Command::new("mkfifo").arg(root.join("b.toml")).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        std::os::unix::fs::symlink(outside.join("new.toml"), root.join("c.toml")).unwrap();
+        for path in ["b.toml", "c.toml"] {
+            assert!(shelf.read(&Named::File(parts(path))).is_err(), "{path}");
+            assert!(shelf.save(&parts(path), "x", None).is_err(), "{path}");
+        }
+        assert_eq!(shelf.list()["files"], json!([]));
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(outside.join("secret.toml")).unwrap(), TEXT);
     }

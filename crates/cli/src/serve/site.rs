@@ -1,9 +1,10 @@
 //! Answers to requests: from the parsed request to the response, without sockets.
 
+use super::events::CheckJob;
 use super::guard::{Guard, Refused};
 use super::route::{Asset, Named, ResultFile, Route, parameter, route};
 use super::runs::{RunRequest, Runs};
-use super::shelf::{Shelf, TEXT_MAX};
+use super::shelf::{Shelf, TEXT_MAX, title_of};
 use super::view;
 use hyper::{Method, Request, StatusCode};
 use lastmeter_lab::kinds::Registry;
@@ -37,6 +38,8 @@ pub(super) enum Answer {
     /// A redirect to the page, with this cookie.
     Welcome(String),
     Plain(StatusCode, &'static str),
+    /// The result of checking a text.
+    Check(CheckJob),
     /// An event stream for as long as somebody listens, following this run.
     Events(Option<u64>),
 }
@@ -133,7 +136,10 @@ fn fulfil(site: &Site, route: Route, body: &[u8]) -> Result<Answer, Fault> {
         }
         Route::Check => {
             let Body { experiment, text, .. } = read(body)?;
-            check(shelf, &named(&experiment)?, &text)
+            let named = named(&experiment)?;
+            let within = shelf.library(&named).within().cloned();
+            let (name, memory) = (title_of(&named), runs.memory());
+            return Ok(Answer::Check(CheckJob { name, text, within, memory }));
         }
         Route::Runs => json!(runs.list()),
         Route::Begin => {
@@ -190,19 +196,6 @@ fn named(key: &str) -> Result<Named, Fault> {
     match route(&Method::GET, &path, "") {
         Some(Route::Experiment(named)) => Ok(named),
         _ => Err(bad()),
-    }
-}
-
-/// The problems of a text, or a summary of it.
-fn check(shelf: &Shelf, named: &Named, text: &str) -> Value {
-    match shelf.check(named, text) {
-        Err(problems) => json!({ "problems": problems }),
-        Ok(experiment) => json!({
-            "problems": [],
-            "title": experiment.title,
-            "question": experiment.question,
-            "duration": experiment.duration.as_secs_f64(),
-        }),
     }
 }
 

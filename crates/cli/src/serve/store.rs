@@ -4,17 +4,25 @@ use super::events::Figures;
 use super::work::COURSE;
 use crate::{Complaint, results};
 use lastmeter_ledger::{Ledger, json};
-use lastmeter_live::token;
+use lastmeter_live::{files, token};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fs::{self, DirBuilder, File};
-use std::io::BufReader;
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{BufReader, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The file with a run's record in the list.
 const RECORD: &str = "run.json";
+/// The file that is locked while a server uses the folder.
+const LOCK: &str = ".lock";
+/// What the names of temporary folders begin with.
+const PASSING: &str = "lastmeter-serve-";
+/// The longest record: the problems of a text, each with an excerpt.
+const RECORD_MAX: usize = 4 << 20;
+/// Numbers of runs that are tried if others have them.
+const CLAIMS_MAX: u64 = 10_000;
 /// The text that was run.
 const TEXT: &str = "experiment.toml";
 /// What the process wrote to standard error.
@@ -82,34 +90,45 @@ pub(super) struct Store {
     folder: PathBuf,
     /// The user has not named it: it is deleted when the server ends.
     passing: bool,
+    /// Locked while the server lives.
+    _lock: File,
     read: Mutex<Vec<(u64, Arc<Ledger>)>>,
 }
 
 impl Store {
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be made, or another server has it.
     pub(super) fn new(named: Option<PathBuf>) -> Result<Store, Complaint> {
         let passing = named.is_none();
         let folder = match named {
             Some(folder) => folder,
-            None => std::env::temp_dir().join(format!("lastmeter-{}", token::random()?)),
+            None => {
+                let folder = std::env::temp_dir();
+                sweep(&folder);
+                folder.join(format!("{PASSING}{}", token::random()?))
+            }
         };
         let made = DirBuilder::new().recursive(!passing).mode(0o700).create(&folder);
         let made = made.and_then(|()| folder.canonicalize());
         let failed = |error| Complaint(format!("cannot write `{}`: {error}", folder.display()));
-        Ok(Store { folder: made.map_err(failed)?, passing, read: Mutex::default() })
+        let folder = made.map_err(failed)?;
+        let lock = lock(&folder)?;
+        Ok(Store { folder, passing, _lock: lock, read: Mutex::default() })
     }
 
-    /// The records of earlier servers. Runs that had not finished have failed: their processes are gone.
+    /// The records of earlier servers. Runs that had not finished have failed: their processes are gone. One
+    /// whose record cannot be read is shown as that.
     pub(super) fn records(&self) -> Vec<Record> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut records: Vec<Record> = entries
             .flatten()
+            // Symbolic links lead to what is not ours.
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
             .filter_map(|entry| {
-                let text = fs::read(entry.path().join(RECORD)).ok()?;
-                let record: Record = serde_json::from_slice(&text).ok()?;
-                // A folder that was renamed or copied is not the run's own.
-                (self.path(record.id) == entry.path()).then_some(record)
+                let name = entry.file_name();
+                let id: u64 = name.to_str()?.strip_prefix("run-")?.parse().ok()?;
+                // Under another name it would not be found again.
+                (self.path(id) == entry.path()).then(|| self.record(id))?
             })
             .collect();
         for record in records.iter_mut().filter(|record| !record.stands.is_over()) {
@@ -120,11 +139,45 @@ impl Store {
         records
     }
 
+    /// A run's record; `None` if the folder is not the run's own, because it was renamed or copied.
+    fn record(&self, id: u64) -> Option<Record> {
+        let text = match files::read_regular(&self.path(id).join(RECORD), RECORD_MAX) {
+            Ok(text) => text,
+            // A folder without one is something else.
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            Err(error) => return Some(Record::unreadable(id, &error.to_string())),
+        };
+        match serde_json::from_slice::<Record>(&text) {
+            Ok(record) => (record.id == id).then_some(record),
+            Err(error) => Some(Record::unreadable(id, &error.to_string())),
+        }
+    }
+
+    /// Creates the folder of a new run, whose number is at least `from`; nobody else has it.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub(super) fn claim(&self, from: u64) -> Result<u64, Complaint> {
+        for id in from..from + CLAIMS_MAX {
+            let path = self.path(id);
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(id),
+                // A folder, a file, or a link of somebody else.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(Complaint(format!("cannot write `{}`: {error}", path.display())));
+                }
+            }
+        }
+        let folder = self.folder.display();
+        Err(Complaint(format!("`{folder}` is full of folders of other runs")))
+    }
+
     pub(super) fn path(&self, id: u64) -> PathBuf {
         self.folder.join(format!("run-{id:04}"))
     }
 
-    /// Makes a run's folder, with its text.
+    /// Fills the folder of a new run.
     ///
     /// # Errors
     /// It cannot be written.
@@ -136,7 +189,10 @@ impl Store {
     /// # Errors
     /// It cannot be written.
     pub(super) fn keep(&self, record: &Record) -> Result<(), Complaint> {
-        results::save(&self.path(record.id), RECORD, &serde_json::to_vec(record)?)
+        // Written aside and renamed: whatever ends the server, there is the old record or the new one.
+        let path = self.path(record.id).join(RECORD);
+        files::replace(&path, &serde_json::to_vec(record)?)
+            .map_err(|error| Complaint(format!("cannot write `{}`: {error}", path.display())))
     }
 
     pub(super) fn forget(&self, id: u64) {
@@ -210,9 +266,77 @@ impl Store {
     }
 }
 
+impl Record {
+    /// Of a run whose record is damaged: what else is in its folder may still be of use.
+    fn unreadable(id: u64, why: &str) -> Record {
+        Record {
+            id,
+            experiment: String::new(),
+            title: format!("run {id}"),
+            note: String::new(),
+            quick: false,
+            stands: Status::Failed,
+            words: format!("the record of this run is cut off or damaged: {why}"),
+            problems: Vec::new(),
+            figures: None,
+            size: 0,
+            began: 0,
+            took: 0.0,
+        }
+    }
+}
+
+/// Locks a folder of results for as long as the file is open.
+fn lock(folder: &Path) -> Result<File, Complaint> {
+    let path = folder.join(LOCK);
+    let failed =
+        |error: std::io::Error| Complaint(format!("cannot write `{}`: {error}", path.display()));
+    // The name appears once the file is locked, so that nobody takes it for one that was left behind.
+    let half = folder.join(format!("{LOCK}-{}", token::random()?));
+    let file = match files::regular(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let file = File::create_new(&half).map_err(failed)?;
+            file.lock().map_err(failed)?;
+            let linked = fs::hard_link(&half, &path);
+            fs::remove_file(&half).map_err(failed)?;
+            match linked {
+                Ok(()) => return Ok(file),
+                // Another server was faster.
+                Err(_) => files::regular(&path).map_err(failed)?,
+            }
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Complaint(format!(
+            "another `lastmeter serve` keeps its results in `{}`: choose another folder, or stop it",
+            folder.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// Deletes the temporary folders of servers that ended without deleting them.
+fn sweep(within: &Path) {
+    let Ok(entries) = fs::read_dir(within) else { return };
+    for entry in entries.flatten() {
+        let is_one = entry.file_name().to_str().is_some_and(|name| name.starts_with(PASSING));
+        // Nobody but the user can have put anything there.
+        if !is_one || !files::is_private(&entry.path()) {
+            continue;
+        }
+        let Ok(lock) = files::regular(&entry.path().join(LOCK)) else { continue };
+        if lock.try_lock().is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// The file for a process's standard error.
 pub(super) fn words_of(folder: &Path) -> Result<File, Complaint> {
-    Ok(File::create(folder.join(WORDS))?)
+    Ok(File::create_new(folder.join(WORDS))?)
 }
 
 #[cfg(test)]
@@ -254,16 +378,73 @@ mod tests {
         let space = tempfile::tempdir().unwrap();
         let named = || Store::new(Some(space.path().join("out"))).unwrap();
         let first = named();
+        assert_eq!((first.claim(1).unwrap(), first.claim(1).unwrap()), (1, 2));
         first.begin(&record(1, Status::Done), "title = \"x\"").unwrap();
         first.begin(&record(2, Status::Running), "").unwrap();
         fs::create_dir(first.path(3)).unwrap();
         fs::copy(first.path(1).join(RECORD), first.path(3).join(RECORD)).unwrap();
         assert!(!first.has_room(RUNS_MAX));
         first.close();
+        let error = Store::new(Some(space.path().join("out"))).unwrap_err().0;
+        assert!(error.contains("another `lastmeter serve`"), "{error}");
+        drop(first);
         let records = named().records();
         let stands: Vec<_> = records.iter().map(|record| (record.id, record.stands)).collect();
         assert_eq!(stands, [(1, Status::Done), (2, Status::Failed)]);
         assert!(records[1].words.contains("ended before"));
+    }
+
+    #[test]
+    fn a_cut_record_is_shown_and_a_taken_number_is_not_used() {
+        let space = tempfile::tempdir().unwrap();
+        let store = Store::new(Some(space.path().join("out"))).unwrap();
+        store.claim(1).unwrap();
+        store.begin(&record(1, Status::Done), "").unwrap();
+        let path = store.path(1).join(RECORD);
+        let text = fs::read(&path).unwrap();
+        fs::write(&path, &text[..text.len() / 2]).unwrap();
+        let records = store.records();
+        assert_eq!((records.len(), records[0].id, records[0].stands), (1, 1, Status::Failed));
+        assert!(records[0].words.contains("cut off"), "{}", records[0].words);
+        // A link, a file and a folder have the next numbers.
+        let elsewhere = space.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, store.path(2)).unwrap();
+        fs::write(store.path(3), "").unwrap();
+        fs::create_dir(store.path(4)).unwrap();
+        let id = store.claim(2).unwrap();
+        assert_eq!(id, 5);
+        store.begin(&record(5, Status::Done), "").unwrap();
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+        // A record is replaced, not written to: what it was linked to stays as it was.
+        let outside = space.path().join("outside");
+        fs::write(&outside, "untouched").unwrap();
+        fs::remove_file(store.path(5).join(RECORD)).unwrap();
+        std::os::unix::fs::symlink(&outside, store.path(5).join(RECORD)).unwrap();
+        store.keep(&record(5, Status::Done)).unwrap();
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "untouched");
+        assert_eq!(store.records().len(), 2);
+    }
+
+    #[test]
+    fn folders_of_dead_servers_are_swept_and_those_of_living_ones_stay() {
+        let space = tempfile::tempdir().unwrap();
+        let folder = |name: &str, mode: u32| {
+            let path = space.path().join(format!("{PASSING}{name}"));
+            DirBuilder::new().mode(mode).create(&path).unwrap();
+            path
+        };
+        let (dead, living) = (folder("dead", 0o700), folder("living", 0o700));
+        let (open, new) = (folder("open", 0o777), folder("new", 0o700));
+        // Whatever the mask.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        fs::set_permissions(&open, mode).unwrap();
+        drop(lock(&dead).unwrap());
+        drop(lock(&open).unwrap());
+        let _living = lock(&living).unwrap();
+        sweep(space.path());
+        // One that is open to others may be somebody else's; one without a lock is just being made.
+        assert!(!dead.exists() && living.exists() && open.exists() && new.exists());
     }
 
     #[test]
