@@ -116,16 +116,17 @@ mod tests {
         let seats: Vec<_> = (0..CONNECTIONS_MAX).map(|_| Arc::new(places.enter())).collect();
         let first = seats[0].busy();
         let is_there = |seat: &Arc<Seat>| places.taken().places.contains_key(&seat.number);
-        let _one = places.enter();
+        let one = Arc::new(places.enter());
         assert!(is_there(&seats[0]) && !is_there(&seats[1]) && is_there(&seats[2]));
         // It was heard of last.
         drop(first);
-        let _two = places.enter();
+        let two = Arc::new(places.enter());
         assert!(is_there(&seats[0]) && !is_there(&seats[2]));
         assert_eq!(places.taken().places.len(), CONNECTIONS_MAX);
         // All are answered: the one goes whose answer began first.
-        let _busy: Vec<_> = seats.iter().rev().map(Seat::busy).collect();
-        let (_three, _four, _five) = (places.enter(), places.enter(), places.enter());
+        let others = [one, two];
+        let _busy: Vec<_> = seats.iter().rev().chain(&others).map(Seat::busy).collect();
+        let _three = places.enter();
         assert!(!is_there(&seats[CONNECTIONS_MAX - 1]) && is_there(&seats[0]));
     }
 }

@@ -311,7 +311,7 @@ fn lock(folder: &Path) -> Result<File, Complaint> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Complaint(format!(
-            "another `lastmeter serve` keeps its results in `{}`: choose another folder, or stop it",
+            "another `lastmeter serve` uses `{}`: choose another folder, or stop it",
             folder.display()
         ))),
         Err(TryLockError::Error(error)) => Err(failed(error)),
