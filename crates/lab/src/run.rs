@@ -3,13 +3,14 @@
 use crate::build::{Captures, Changes, build};
 use crate::close::{Close, close};
 use crate::document::Problem;
-use crate::experiment::{Experiment, Node};
-use crate::explain::{Change, Effect, Shuffle, candidates, rank, shuffled, verdict};
+use crate::experiment::{Experiment, Network, Node};
+use crate::explain::{Change, Effect, Shuffle, candidates, rank, shuffled, together, verdict};
 use crate::library::Library;
 use lastmeter_base::Time;
 use lastmeter_engine::site::{Fabric, own};
 use lastmeter_engine::{Control, Engine, Error, Outcome, Parallel};
 use lastmeter_ledger::{Ledger, Provenance, Resource, Source};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -191,12 +192,14 @@ fn once(
     prepared.finish()
 }
 
-/// Runs `experiment` and makes its ledger, without verdict and what-ifs.
+/// Runs `experiment` once and makes its ledger, without what-ifs; the verdict says what is busiest.
 ///
 /// # Errors
 /// If the experiment or the model contains errors.
 pub fn ledger(experiment: &Experiment, runner: Runner<'_>) -> Result<Ledger, Failure> {
-    changed(experiment, &Changes::NONE, runner)
+    let mut ledger = changed(experiment, &Changes::NONE, runner)?;
+    ledger.verdict = verdict(&ledger, &[]);
+    Ok(ledger)
 }
 
 /// Runs `experiment` with changes and makes its ledger, without verdict and what-ifs.
@@ -291,7 +294,12 @@ pub fn explain(
     let whole = !ledger.provenance.partial;
     let changes = if whole { changes } else { Vec::new() };
     runner.watch.expect(changes.len() + shuffles as usize);
-    let effects = effects(experiment, &ledger, changes, runner)?;
+    let mut effects = effects(experiment, &ledger, changes, runner)?;
+    if whole && !runner.watch.control.stopped() {
+        let sets = together(&ledger, &effects, &entries(experiment, &ledger));
+        runner.watch.expect(sets.len() + shuffles as usize);
+        effects.extend(self::effects(experiment, &ledger, sets, runner)?);
+    }
     ledger.verdict = verdict(&ledger, &effects);
     ledger.what_ifs = rank(&ledger, &effects);
     ledger.provenance.partial |= runner.watch.control.stopped();
@@ -378,6 +386,17 @@ where
     results.into_iter().map(|result| result.unwrap_or(Ok(None))).collect()
 }
 
+/// For each declared link, the groups of resources that it makes.
+fn entries(experiment: &Experiment, ledger: &Ledger) -> Vec<Vec<String>> {
+    let named = ledger.resources.iter().map(|one| (one.name.as_str(), one.group()));
+    let groups: BTreeMap<&str, &str> = named.collect();
+    let mut entries = vec![BTreeSet::new(); experiment.links.len()];
+    for hop in Network::new(experiment).hops {
+        entries[hop.link].extend(groups.get(hop.name.as_str()).map(|&group| group.to_owned()));
+    }
+    entries.into_iter().map(|entry| entry.into_iter().collect()).collect()
+}
+
 /// A change in the terms of the graph's builder: each resource of a group by its own name. Every fabric is compared
 /// with ideal output queueing (D-59).
 fn ideals(experiment: &Experiment) -> impl Iterator<Item = Change> + '_ {
@@ -394,6 +413,11 @@ fn changes_of(change: &Change, baseline: &Ledger) -> Changes {
             let members = baseline.resources.iter().filter(|one| one.group() == group);
             let faster = |one: &Resource| (one.name.clone(), (*numerator, *denominator));
             changes.speed = members.map(faster).collect();
+        }
+        Change::Together { groups, numerator, denominator } => {
+            let is_member = |one: &&Resource| groups.iter().any(|group| group == one.group());
+            let faster = |one: &Resource| (one.name.clone(), (*numerator, *denominator));
+            changes.speed = baseline.resources.iter().filter(is_member).map(faster).collect();
         }
         Change::Free { stage } => {
             changes.free.insert(stage.clone());

@@ -21,6 +21,7 @@ use lastmeter_lab::build::{Changes, LiveEnd, Peer, build_between};
 use lastmeter_lab::close::close;
 use lastmeter_lab::document::{Fault, Mark, Reporter};
 use lastmeter_lab::experiment::{Experiment, LiveHost};
+use lastmeter_lab::explain::{Decides, once};
 use lastmeter_lab::library::Library;
 use lastmeter_lab::run::{Failure, closing};
 use lastmeter_ledger::{Confidence, Ledger, Verdict};
@@ -133,6 +134,7 @@ pub fn run(
     ledger.provenance.seed = None;
     // A run ended by its program is complete.
     ledger.provenance.partial = outcome.stopped && !(measured.led && measured.status.is_some());
+    ledger.verdict = once(&ledger, Decides::Live);
     if let Some(words) = certificate::broken(&measured) {
         let before = ledger.verdict.take();
         let runner_up = before.as_ref().and_then(|verdict| verdict.runner_up.clone());

@@ -1,9 +1,11 @@
 //! Explaining a run: what each change would buy, what limits it, and whether ties were decisive.
 
+mod once;
 mod shuffle;
 mod verdict;
 mod what_if;
 
+pub use once::{Decides, once};
 pub use shuffle::{Shuffle, TOLERANCE, shuffled};
 pub use verdict::verdict;
-pub use what_if::{Change, Effect, WHAT_IFS_MAX, candidates, rank};
+pub use what_if::{Change, Effect, WHAT_IFS_MAX, candidates, rank, together};

@@ -6,19 +6,25 @@
 //! mostly waits for the one that helps most: a processor held while bytes cross a bus. If no single resource helps
 //! because several are always in use, these limit together.
 
-use super::what_if::{Change, Effect, by_goodput};
+use super::once::{Decides, once};
+use super::what_if::{Change, Effect, by_goodput, listed};
 use crate::livelock::livelock;
 use lastmeter_ledger::{Confidence, Ledger, Verdict};
 use std::collections::BTreeMap;
 
 /// A resource with a lower utilisation does not limit throughput.
-const BUSY_MIN: f64 = 0.7;
+pub(super) const BUSY_MIN: f64 = 0.7;
 /// Utilisations this close count as equal.
 const UTILISATION_CLOSE: f64 = 0.03;
+/// By how much a resource is faster when its sensitivity is measured.
+const SPEED_TRIED: f64 = 0.1;
+/// A gain beyond this multiple of it needs an explanation.
+const MORE_THAN_ITS_SHARE: f64 = 1.1;
 /// A sensitivity is clear if it is this many times the next one.
 const SENSITIVITY_CLEAR: f64 = 2.0;
 
-/// The verdict on a run, from its ledger and the effects of changes. `None` if nothing was offered.
+/// The verdict on a run, from its ledger and the effects of changes; without any, that on a single run. `None` if
+/// nothing was offered.
 pub fn verdict(ledger: &Ledger, effects: &[Effect]) -> Option<Verdict> {
     let offered: u64 = ledger.paths.iter().map(|path| path.totals.offered_packets()).sum();
     if offered == 0 {
@@ -28,7 +34,13 @@ pub fn verdict(ledger: &Ledger, effects: &[Effect]) -> Option<Verdict> {
     if let Some(livelock) = livelock(ledger) {
         return Some(livelock);
     }
+    if effects.is_empty() {
+        return once(ledger, Decides::WhatIfs);
+    }
     let utilised = by_utilisation(ledger);
+    if let Some(set) = set_limits(ledger, &utilised, effects) {
+        return Some(set);
+    }
     if !by_goodput(ledger, effects) {
         return Some(
             several_limit(ledger, &utilised).unwrap_or_else(|| nothing_limits(ledger, &utilised)),
@@ -38,7 +50,7 @@ pub fn verdict(ledger: &Ledger, effects: &[Effect]) -> Option<Verdict> {
 }
 
 /// Groups of resources with their greatest busy and blocked share, highest first.
-fn by_utilisation(ledger: &Ledger) -> Vec<(String, f64)> {
+pub(super) fn by_utilisation(ledger: &Ledger) -> Vec<(String, f64)> {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for resource in &ledger.resources {
         let share = shares.entry(resource.group().to_owned()).or_default();
@@ -61,6 +73,42 @@ fn by_sensitivity(ledger: &Ledger, effects: &[Effect]) -> Vec<(String, f64)> {
 fn highest_first(mut shares: Vec<(String, f64)>) -> Vec<(String, f64)> {
     shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     shares
+}
+
+/// The smallest set of resources whose members bring nothing alone and more throughput together.
+fn set_limits(ledger: &Ledger, utilised: &[(String, f64)], effects: &[Effect]) -> Option<Verdict> {
+    let set = |effect: &&Effect| {
+        matches!(effect.change, Change::Together { numerator: 11, denominator: 10, .. })
+            && effect.helps(ledger)
+    };
+    let members = |effect: &Effect| match &effect.change {
+        Change::Together { groups, .. } => groups.clone(),
+        _ => Vec::new(),
+    };
+    let mut sets: Vec<(Vec<String>, f64)> = effects
+        .iter()
+        .filter(set)
+        .map(|effect| (members(effect), effect.goodput_gain(ledger)))
+        .collect();
+    sets.sort_by(|a, b| a.0.len().cmp(&b.0.len()).then(b.1.total_cmp(&a.1)));
+    let (names, gain) = sets.into_iter().next()?;
+    let used: Vec<&(String, f64)> =
+        utilised.iter().filter(|(name, _)| names.contains(name)).collect();
+    let (most, least) = (used.first()?, used.last()?);
+    let words = format!(
+        "{} limit together: each is in use for at least {} of the time; one of them alone being \
+         faster brings no more throughput, all of them 10 % faster bring {} more.",
+        listed(&names),
+        percent(least.1),
+        percent(gain)
+    );
+    Some(Verdict {
+        resource: Some(most.0.clone()),
+        utilisation: Some(most.1),
+        confidence: Confidence::High,
+        runner_up: used.get(1).map(|(name, _)| name.clone()),
+        words,
+    })
 }
 
 /// Resources that are always in use, so that no single one helps: a copy at both ends.
@@ -89,6 +137,20 @@ fn several_limit(ledger: &Ledger, utilised: &[(String, f64)]) -> Option<Verdict>
 fn nothing_limits(ledger: &Ledger, utilised: &[(String, f64)]) -> Verdict {
     let busiest = utilised.first();
     let utilisation = busiest.map(|&(_, share)| share);
+    let full = busiest.filter(|(_, share)| *share >= 1.0 - UTILISATION_CLOSE);
+    if let (Some((name, share)), true) = (full, ledger.loss() <= 0.0) {
+        return Verdict {
+            resource: None,
+            utilisation,
+            confidence: Confidence::Medium,
+            runner_up: Some(name.clone()),
+            words: format!(
+                "{name} is in use for {} of the time, but faster it would bring no more \
+                 throughput: its senders have no more to send, or wait for their windows.",
+                percent(*share)
+            ),
+        };
+    }
     let mut words = match ledger.loss() {
         loss if loss > 0.0 => {
             format!("Throughput is lost ({}), but no single change brings it back", percent(loss))
@@ -120,7 +182,10 @@ fn something_limits(
         |name: &str| utilised.iter().find(|(known, _)| known == name).map_or(0.0, |u| u.1);
     let most_used = utilised.first().map_or(0.0, |&(_, share)| share);
     let Some((name, gain)) = sensitive.first().filter(|&&(_, gain)| gain > 0.0) else {
-        return undecided(utilised);
+        return match most_used < BUSY_MIN && ledger.loss() <= 0.0 {
+            true => round_trips(ledger, utilised, most_used),
+            false => undecided(utilised),
+        };
     };
     let utilisation = share_of(name);
     let runner_up = sensitive.get(1).filter(|&&(_, gain)| gain > 0.0);
@@ -149,6 +214,9 @@ fn something_limits(
         }
         _ => words += ".",
     }
+    if *gain > SPEED_TRIED * MORE_THAN_ITS_SHARE {
+        words += &above_one(ledger, name);
+    }
     if let Some((other, share)) = waits {
         words += &format!(" {other} waits for it most of its {}.", percent(*share));
     }
@@ -164,6 +232,35 @@ fn something_limits(
         runner_up,
         words,
     }
+}
+
+/// Why a resource that is 10 % faster brings more than 10 % more throughput.
+fn above_one(ledger: &Ledger, name: &str) -> String {
+    // Of the drops on a path, those after its first stage there.
+    let dropped_later = |path: &lastmeter_ledger::Path| -> u64 {
+        let here = |stage: &lastmeter_ledger::Stage| {
+            let of = |r: &&lastmeter_ledger::Resource| Some(&r.name) == stage.resource.as_ref();
+            ledger.resources.iter().find(of).is_some_and(|r| r.group() == name)
+        };
+        let later = path.stages.iter().skip_while(|stage| !here(stage)).skip(1);
+        later.flat_map(|stage| stage.drops.values()).sum()
+    };
+    let lost: u64 = ledger.paths.iter().map(dropped_later).sum();
+    if lost > 0 {
+        return format!(
+            " That is more than 10 %, because packets that are dropped later have already cost \
+             {name} time."
+        );
+    }
+    let group = ledger.resources.iter().filter(|resource| resource.group() == name);
+    if group.flat_map(|resource| resource.by_stage.values()).filter(|busy| **busy > 0.0).count() > 1
+    {
+        return format!(
+            " That is more than 10 %, because all the time saved on {name} goes to the stage that \
+             was short of it."
+        );
+    }
+    " That is more than 10 %: with shorter queues senders lose less and repeat less.".to_owned()
 }
 
 /// Whether `other` is in use mostly by waiting, and its own work keeps it no busier than `limit`.
@@ -227,7 +324,7 @@ fn undecided(utilised: &[(String, f64)]) -> Verdict {
 }
 
 /// The stage in which delivered packets spend most of their time, and its share of the latency.
-fn slowest_stage(ledger: &Ledger) -> Option<(&str, f64)> {
+pub(super) fn slowest_stage(ledger: &Ledger) -> Option<(&str, f64)> {
     let time = |mean: f64, packets: u64| mean * packets as f64;
     let mut times: BTreeMap<&str, f64> = BTreeMap::new();
     for path in &ledger.paths {
@@ -241,7 +338,7 @@ fn slowest_stage(ledger: &Ledger) -> Option<(&str, f64)> {
     (total > 0.0).then_some((stage, longest / total))
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if percent >= 9.95 => format!("{percent:.0} %"),
         percent => format!("{percent:.1} %"),

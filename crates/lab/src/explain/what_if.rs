@@ -1,10 +1,15 @@
 //! What-ifs: the same run again with one thing changed.
 
+use super::verdict::{BUSY_MIN, by_utilisation};
 use lastmeter_ledger::{Ledger, Times, WhatIf};
 use std::collections::BTreeMap;
 
 /// The most changes tried on one run; those that matter least are left out.
 pub const WHAT_IFS_MAX: usize = 240;
+
+/// The most sets of resources tried together, and the most members of one.
+const SETS_MAX: usize = 4;
+const SET_MAX: usize = 16;
 
 /// A smaller gain in throughput counts as rounding.
 const GAIN_MIN: f64 = 0.005;
@@ -16,6 +21,15 @@ pub enum Change {
     Faster {
         /// The resource's name, without member numbers.
         group: String,
+        /// For example 11 ...
+        numerator: u64,
+        /// ... by 10.
+        denominator: u64,
+    },
+    /// All resources of these groups are `numerator / denominator` times as fast.
+    Together {
+        /// As in [`Change::Faster`].
+        groups: Vec<String>,
         /// For example 11 ...
         numerator: u64,
         /// ... by 10.
@@ -39,17 +53,36 @@ impl Change {
     /// In words, as in the ledger.
     pub fn words(&self) -> String {
         match self {
-            Change::Faster { group, numerator: 2, denominator: 1 } => {
-                format!("{group} twice as fast")
-            }
             Change::Faster { group, numerator, denominator } => {
-                let percent = (*numerator as f64 / *denominator as f64 - 1.0) * 100.0;
-                format!("{group} {percent:.0} % faster")
+                format!("{group} {}", faster(*numerator, *denominator))
+            }
+            Change::Together { groups, numerator, denominator } => {
+                let both = if groups.len() == 2 { "both " } else { "all " };
+                format!("{}: {both}{}", listed(groups), faster(*numerator, *denominator))
             }
             Change::Free { stage } => format!("{stage} at no cost"),
             Change::BuffersDoubled => "every buffer doubled".to_owned(),
             Change::Ideal { fabric } => format!("{fabric} as ideal output queueing"),
         }
+    }
+}
+
+/// `twice as fast`, `10 % faster`.
+fn faster(numerator: u64, denominator: u64) -> String {
+    match (numerator, denominator) {
+        (2, 1) => "twice as fast".to_owned(),
+        _ => format!("{:.0} % faster", (numerator as f64 / denominator as f64 - 1.0) * 100.0),
+    }
+}
+
+/// Names in a sentence: `a and b`, `a, b and c`, `a, b and 3 more`.
+pub(super) fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first, second] => format!("{first} and {second}"),
+        [first, second, third] => format!("{first}, {second} and {third}"),
+        [first, second, rest @ ..] => format!("{first}, {second} and {} more", rest.len()),
     }
 }
 
@@ -75,6 +108,10 @@ impl Effect {
     /// The relative gain in throughput over `baseline`.
     pub(super) fn goodput_gain(&self, baseline: &Ledger) -> f64 {
         ratio(self.goodput, baseline.goodput()) - 1.0
+    }
+    /// Whether it brings more throughput than rounding does.
+    pub(super) fn helps(&self, baseline: &Ledger) -> bool {
+        self.goodput_gain(baseline) >= GAIN_MIN
     }
     /// The relative reduction of latency from `baseline`.
     pub(super) fn latency_gain(&self, baseline: &Ledger) -> f64 {
@@ -125,9 +162,40 @@ pub fn candidates(ledger: &Ledger) -> (Vec<Change>, usize) {
     (changes, left_out)
 }
 
+/// Sets of resources to try together, if no resource alone brings more throughput: the links of one entry, which one
+/// line of the file makes faster, and everything that is in use for most of the time.
+pub fn together(ledger: &Ledger, effects: &[Effect], entries: &[Vec<String>]) -> Vec<Change> {
+    let alone =
+        |effect: &Effect| matches!(effect.change, Change::Faster { .. }) && effect.helps(ledger);
+    if effects.iter().any(alone) {
+        return Vec::new();
+    }
+    let busy: Vec<(String, f64)> = by_utilisation(ledger)
+        .into_iter()
+        .take_while(|(_, share)| *share >= BUSY_MIN)
+        .take(SET_MAX)
+        .collect();
+    let known = |group: &String| busy.iter().any(|(name, _)| name == group);
+    let of_entry = |entry: &Vec<String>| entry.iter().filter(|one| known(one)).cloned().collect();
+    let mut sets: Vec<Vec<String>> = entries.iter().map(of_entry).collect();
+    sets.push(busy.iter().map(|(name, _)| name.clone()).collect());
+    sets.retain(|set| set.len() > 1);
+    sets.iter_mut().for_each(|set| set.sort());
+    sets.sort();
+    sets.dedup();
+    let speeds = |groups: Vec<String>| {
+        [(11, 10), (2, 1)].map(|(numerator, denominator)| Change::Together {
+            groups: groups.clone(),
+            numerator,
+            denominator,
+        })
+    };
+    sets.into_iter().take(SETS_MAX).flat_map(speeds).collect()
+}
+
 /// Whether changes of this run are ranked by throughput; if nothing raises throughput, latency ranks them.
 pub(super) fn by_goodput(baseline: &Ledger, effects: &[Effect]) -> bool {
-    effects.iter().any(|effect| effect.goodput_gain(baseline) >= GAIN_MIN)
+    effects.iter().any(|effect| effect.helps(baseline))
 }
 
 /// The what-ifs of the ledger, best first.
