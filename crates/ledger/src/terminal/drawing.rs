@@ -15,7 +15,7 @@ use unicode_width::UnicodeWidthStr;
 /// Most lines of a drawing, not counting its marks.
 const LINES_MAX: usize = 2;
 /// Length to which a name in a box is cut.
-const NAME_MAX: usize = 18;
+const NAME_MAX: usize = 32;
 
 struct Piece {
     text: String,

@@ -1,8 +1,9 @@
 //! The ledger as a table in the terminal: the verdict first, then why.
 //!
-//! No line exceeds the width. If space is short, names are elided in the middle and columns dropped, and the table
-//! says which; if there are too many rows, the small ones are folded into one that gives their number. What was
-//! not measured is a dash. Colour only repeats what words and marks say.
+//! No line exceeds the width. If space is short, names are broken at their joints and columns dropped, and the table
+//! says which; below 60 columns a row's figures are below its name. If there are too many rows, the small ones are
+//! folded into one that gives their number. What was not measured is a dash. Colour only repeats what words and marks
+//! say.
 
 mod counts;
 mod drawing;

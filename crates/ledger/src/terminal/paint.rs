@@ -145,6 +145,33 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Breaks a clean name into lines of at most `width` columns: at spaces, else after its dots, arrows and dashes, and
+/// within a word only if that alone is longer.
+pub(super) fn wrap_name(name: &str, width: usize) -> Vec<String> {
+    if name.width() <= width {
+        return vec![name.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    let mut add = |part: &str| {
+        let Some(line) = lines.last_mut() else { return };
+        match line.width() + part.trim_end().width() <= width {
+            true => line.push_str(part),
+            false => {
+                if line.is_empty() {
+                    lines.pop();
+                }
+                lines.extend(wrap(part, width));
+                // What follows a space is another word.
+                if let Some(line) = lines.last_mut().filter(|_| part.ends_with(' ')) {
+                    line.push(' ');
+                }
+            }
+        }
+    };
+    name.split_inclusive([' ', '.', '>', '-', '·']).for_each(&mut add);
+    lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +198,18 @@ mod tests {
     #[test]
     fn names_cannot_control_the_terminal() {
         assert_eq!(STYLE.clean("a\u{1b}[31m\u{202e}b\n"), "a?[31m?b ");
+    }
+
+    #[test]
+    fn a_name_is_broken_at_its_joints_and_loses_nothing() {
+        assert_eq!(wrap_name("alice->router transmit", 13), ["alice->router", "transmit"]);
+        assert_eq!(wrap_name("bob.checksum and copy", 12), ["bob.checksum", "and copy"]);
+        for width in 2..30 {
+            let lines = wrap_name("s.3.protocol of acknowledgements->r1", width);
+            assert!(lines.iter().all(|line| line.width() <= width), "{lines:?}");
+            let joined: String = lines.concat().split_whitespace().collect();
+            assert_eq!(joined, "s.3.protocolofacknowledgements->r1");
+        }
     }
 
     #[test]

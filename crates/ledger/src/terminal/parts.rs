@@ -199,7 +199,7 @@ pub(super) fn resources(style: &Style, ledger: &Ledger, out: &mut String) {
         Column::name("", 8, 0),
         Column::number("blocked", "blocked", 3),
         Column::number("B/B", "bytes moved per byte delivered", 4),
-        Column::bar("busy with", 1),
+        Column::name("busy with", 20, 1),
     ];
     let limiting = shape::limiting(ledger);
     let width = match style.width {
@@ -257,7 +257,6 @@ fn busy_with(style: &Style, resource: &Resource, room: usize) -> String {
         let figure = format!(" {:.0} %", busy * 100.0);
         let more = if place + 1 < stages.len() { 6 } else { 0 };
         if place == 0 {
-            let name = style.elide(&name, room.saturating_sub(figure.width() + more));
             text = name + &figure;
         } else if text.width() + 2 + name.width() + figure.width() + more <= room {
             text = format!("{text}, {name}{figure}");

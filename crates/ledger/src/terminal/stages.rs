@@ -11,8 +11,10 @@ use crate::{Ledger, Path, Stage, Times};
 const STAGES_MAX: usize = 24;
 /// Stages and reasons that are listed under the table.
 const DROPS_MAX: usize = 4;
-/// Length to which names and reasons are cut there.
+/// Length to which reasons are cut there.
 const REASON_MAX: usize = 32;
+/// On narrower terminals each stage stands for itself.
+const NARROW: usize = super::table::WIDTH_COLUMNS;
 /// Width of the bar of a stage's share; with the figure beside it, as wide as its title.
 const BAR: usize = 9;
 
@@ -24,9 +26,18 @@ pub(super) fn draw(style: &Style, ledger: &Ledger, path: &Path, out: &mut String
     let dropped = path.stages.iter().any(|stage| shape::dropped(stage) > 0);
     let weights: Vec<f64> = path.stages.iter().map(|stage| weight(path, stage)).collect();
     let lines = shape::fold(&weights, STAGES_MAX);
+    let mut above = None;
     let rows = lines.iter().map(|line| match line {
-        Line::Shown(place) => row(style, ledger, path, &path.stages[*place]),
-        Line::Folded(range) => folded(style, path, &path.stages[range.clone()]),
+        Line::Shown(place) => {
+            let stage = &path.stages[*place];
+            let name = below(above, &stage.name, style.width < NARROW);
+            above = Some(stage.name.as_str());
+            row(style, ledger, path, stage, name)
+        }
+        Line::Folded(range) => {
+            above = None;
+            folded(style, path, &path.stages[range.clone()])
+        }
     });
     let mut table = Table { columns: columns().to_vec(), rows: rows.collect() };
     // Usually each stage served exactly the packets delivered, which the totals already say.
@@ -57,6 +68,17 @@ pub(super) fn draw(style: &Style, ledger: &Ledger, path: &Path, out: &mut String
     drops(style, path, out);
 }
 
+/// A stage's name under the one above it: the host or the link that both share is not repeated.
+fn below(above: Option<&str>, name: &str, repeats: bool) -> String {
+    let place = |name: &str| name.find([' ', '.']).map(|at| at + 1);
+    let shared =
+        place(name).filter(|&at| above.is_some_and(|above| above.get(..at) == name.get(..at)));
+    match shared {
+        Some(at) if !repeats => format!("  {}", &name[at..]),
+        _ => name.to_owned(),
+    }
+}
+
 /// The small stages are folded, never those that dropped.
 fn weight(path: &Path, stage: &Stage) -> f64 {
     let mean = path.totals.latency_mean();
@@ -66,8 +88,8 @@ fn weight(path: &Path, stage: &Stage) -> f64 {
 
 fn columns() -> [Column; 13] {
     [
-        Column::name("stage", 16, 0),
-        Column::name("on", 8, 8),
+        Column::name("stage", 24, 0),
+        Column::name("on", 14, 8),
         Column::number("packets", "packets", 9),
         Column::number("mean", "mean", 0),
         Column::bar("share of latency", 0),
@@ -82,12 +104,15 @@ fn columns() -> [Column; 13] {
     ]
 }
 
-fn row(style: &Style, ledger: &Ledger, path: &Path, stage: &Stage) -> Vec<Cell> {
+fn row(style: &Style, ledger: &Ledger, path: &Path, stage: &Stage, name: String) -> Vec<Cell> {
     let limits = stage.resource.is_some() && stage.resource.as_deref() == shape::limiting(ledger);
     let ink = if limits { Ink::Loud } else { Ink::Plain };
     let total = path.totals.latency_mean();
     let share = if total > 0.0 { stage.mean() / total } else { 0.0 };
-    let resource = stage.resource.as_deref().map_or("-".to_owned(), |name| style.clean(name));
+    // Within the stage's own host the resource needs no other name.
+    let host = stage.place.host.as_deref();
+    let resource = stage.resource.as_deref().map(|name| shape::within(host, name));
+    let resource = resource.map_or("-".to_owned(), |name| style.clean(name));
     let time = |seconds: f64| {
         let ink = if seconds > 0.0 { Ink::Plain } else { Ink::Dim };
         Cell::in_ink(figures::time_cell(seconds), ink)
@@ -104,7 +129,7 @@ fn row(style: &Style, ledger: &Ledger, path: &Path, stage: &Stage) -> Vec<Cell> 
     let [service, service_p99] = pair(stage.service);
     let [blocked, blocked_p99] = pair(stage.blocked);
     vec![
-        Cell::in_ink(style.clean(&stage.name), ink),
+        Cell::in_ink(style.clean(&name), ink),
         Cell::in_ink(resource, ink),
         number(stage.packets),
         time(stage.mean()),
@@ -171,7 +196,7 @@ fn drops(style: &Style, path: &Path, out: &mut String) {
             format!("{} {}", figures::count(*number), short(reason))
         };
         let all: Vec<String> = stage.drops.iter().take(DROPS_MAX).map(one).collect();
-        format!("{} ({})", short(&stage.name), all.join(", "))
+        format!("{} ({})", style.clean(&stage.name), all.join(", "))
     };
     let mut dropping: Vec<&Stage> =
         path.stages.iter().filter(|stage| shape::dropped(stage) > 0).collect();

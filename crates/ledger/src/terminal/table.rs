@@ -1,8 +1,8 @@
-//! A table that fits a width: first long names are elided, then columns dropped, the least needed
-//! first, and a note says which.
+//! A table that fits a width: first long names are broken into lines, then columns dropped, the least needed first,
+//! and a note says which. On a narrow terminal each row is a name with its figures below.
 
 use super::Style;
-use super::paint::{Ink, pad};
+use super::paint::{Ink, pad, wrap_name};
 use unicode_width::UnicodeWidthStr;
 
 /// A cell of a table.
@@ -28,22 +28,22 @@ pub(super) struct Column {
     /// Its name in the note of columns not shown.
     pub meaning: &'static str,
     pub right: bool,
-    /// Least width to which its texts may be cut; `None`: never.
+    /// Least width at which its texts are broken into lines; `None`: never.
     pub shortest: Option<usize>,
     /// Columns with higher numbers are dropped first; zero stays.
     pub goes: u8,
 }
 
 impl Column {
-    /// Left-aligned, may be cut.
+    /// Left-aligned, may be broken into lines.
     pub(super) const fn name(title: &'static str, shortest: usize, goes: u8) -> Column {
         Column { title, meaning: title, right: false, shortest: Some(shortest), goes }
     }
-    /// Right-aligned, never cut.
+    /// Right-aligned, never broken.
     pub(super) const fn number(title: &'static str, meaning: &'static str, goes: u8) -> Column {
         Column { title, meaning, right: true, shortest: None, goes }
     }
-    /// Left-aligned, never cut.
+    /// Left-aligned, never broken.
     pub(super) const fn bar(title: &'static str, goes: u8) -> Column {
         Column { title, meaning: title, right: false, shortest: None, goes }
     }
@@ -57,12 +57,18 @@ pub(super) struct Table {
 
 const INDENT: usize = 2;
 const GAP: usize = 2;
-/// Names are never cut below this.
+/// Names are never broken into shorter lines than this.
 const NAME_MIN: usize = 6;
+/// Narrower terminals have no columns.
+pub(super) const WIDTH_COLUMNS: usize = 60;
 
 impl Table {
     /// Draws the table; titles are left out where all are empty.
     pub(super) fn draw(&self, style: &Style, out: &mut String) {
+        if style.width < WIDTH_COLUMNS && self.columns.len() > 2 {
+            self.rows.iter().for_each(|row| self.draw_stacked(style, row, out));
+            return;
+        }
         let (shown, widths) = self.fit(style);
         let titles: Vec<Cell> =
             self.columns.iter().map(|column| Cell::in_ink(column.title, Ink::Dim)).collect();
@@ -95,21 +101,51 @@ impl Table {
         widths: &[usize],
         out: &mut String,
     ) {
-        let mut line = " ".repeat(INDENT);
-        for (place, (&column, &width)) in shown.iter().zip(widths).enumerate() {
-            if place > 0 {
-                line.push_str(&" ".repeat(GAP));
+        let cells = shown.iter().zip(widths);
+        let broken: Vec<Vec<String>> = cells
+            .map(|(&column, &width)| match self.columns[column].shortest {
+                Some(_) => wrap_name(&row[column].text, width),
+                None => vec![row[column].text.clone()],
+            })
+            .collect();
+        for part in 0..broken.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut line = " ".repeat(INDENT);
+            for (place, (&column, &width)) in shown.iter().zip(widths).enumerate() {
+                if place > 0 {
+                    line.push_str(&" ".repeat(GAP));
+                }
+                let text = broken[place].get(part).map_or("", String::as_str);
+                let padded = pad(text, width, self.columns[column].right);
+                // Coloured spaces would prevent trimming.
+                let end = padded.trim_end().len();
+                line.push_str(&style.ink(row[column].ink, &padded[..end]));
+                line.push_str(&padded[end..]);
             }
-            let cell = &row[column];
-            let text = style.elide(&cell.text, width);
-            let padded = pad(&text, width, self.columns[column].right);
-            // Coloured spaces would prevent trimming.
-            let end = padded.trim_end().len();
-            line.push_str(&style.ink(cell.ink, &padded[..end]));
-            line.push_str(&padded[end..]);
+            out.push_str(line.trim_end());
+            out.push('\n');
         }
-        out.push_str(line.trim_end());
-        out.push('\n');
+    }
+
+    /// A row without columns: its first name, then every figure with what it means.
+    fn draw_stacked(&self, style: &Style, row: &[Cell], out: &mut String) {
+        let first = self.columns.iter().position(|column| column.shortest.is_some());
+        if let Some(first) = first {
+            for line in wrap_name(&row[first].text, style.width - INDENT) {
+                out.push_str(&" ".repeat(INDENT));
+                out.push_str(&style.ink(row[first].ink, &line));
+                out.push('\n');
+            }
+        }
+        let is_said = |text: &str| !["", "-"].contains(&text.trim());
+        let facts: Vec<(&str, String)> = self
+            .columns
+            .iter()
+            .zip(row)
+            .enumerate()
+            .filter(|(place, (_, cell))| Some(*place) != first && is_said(&cell.text))
+            .map(|(_, (column, cell))| (column.meaning, cell.text.trim().to_owned()))
+            .collect();
+        super::parts::joined(style, "    ", &facts, Ink::Plain, out);
     }
 
     /// Which columns are shown, and how wide.
@@ -125,7 +161,7 @@ impl Table {
             let missing = widths.iter().sum::<usize>().saturating_sub(room);
             let least = shown.iter().copied().max_by_key(|&column| self.columns[column].goes);
             let least = least.filter(|&column| self.columns[column].goes > 0);
-            // Names are cut beyond readability only when nothing else can be dropped.
+            // Names are broken beyond readability only when nothing else can be dropped.
             let shortest = if least.is_some() { 0 } else { NAME_MIN };
             if self.shorten(&shown, &mut widths, missing, shortest) {
                 return (shown, widths);
@@ -137,7 +173,7 @@ impl Table {
         }
     }
 
-    /// Takes `missing` columns from the widest texts that may be cut, down to each one's least
+    /// Takes `missing` columns from the widest texts that may be broken, down to each one's least
     /// width or to `shortest` if that is not zero; returns whether that was enough.
     fn shorten(
         &self,
