@@ -1,5 +1,5 @@
-//! A reproduction as one page: a line per system, then each table and figure with our values beside the
-//! published ones, and the documents' contradictions.
+//! A reproduction as one page: a sentence and one figure, ours against the published values; behind folds a line per
+//! system, each table and figure, and the documents' contradictions.
 
 use crate::{Report, Row, Sheet, Summary, Tally, cells};
 use lastmeter_ledger::drawing::{self, Drawing};
@@ -25,7 +25,11 @@ const LEFT: f64 = 240.0;
 pub fn render(report: &Report, plots: &[Plot], drawings: &[Drawing]) -> String {
     let mut out = begin("Reproduced");
     out.push_str("<header>\n<h1>Published values and ours</h1>\n</header>\n<main>\n");
+    opening(report, &mut out);
+    scatter(report, &mut out);
+    out.push_str("<details><summary>Systems, a line each</summary>\n");
     summaries(&report.summaries(), &mut out);
+    out.push_str("</details>\n");
     if !(plots.is_empty() && drawings.is_empty()) {
         out.push_str("<section aria-label=\"Figures\">\n");
         out.push_str(&figures(plots));
@@ -39,6 +43,125 @@ pub fn render(report: &Report, plots: &[Plot], drawings: &[Drawing]) -> String {
     let json = json.expect("text and plain numbers can be written as JSON");
     end(&mut out, "rows", &json);
     out
+}
+
+/// What the page shows, in a sentence.
+fn opening(report: &Report, out: &mut String) {
+    let (all, good) =
+        report.rows().fold((0, 0), |(all, good), row| (all + 1, good + i32::from(row.pass)));
+    let summaries = report.summaries();
+    let [right, asked] = [|one: &Summary| one.predicted.right, |one: &Summary| one.predicted.asked]
+        .map(|part| summaries.iter().map(part).sum::<u64>());
+    let failing = match all - good {
+        0 => "None falls short.".to_owned(),
+        1 => "One falls short, marked in the figure and first to be read.".to_owned(),
+        count => format!("{count} fall short, marked in the figure and first to be read."),
+    };
+    out.push_str(&format!(
+        "<p><b>{good} of {all} published values are met within their tolerance, among them {right} \
+         of {asked} numbers that were predicted</b>, from constants that were not fitted to them. \
+         {failing}</p>\n"
+    ));
+}
+
+/// Side of the figure of all values, and its margins.
+const SIDE: f64 = 520.0;
+const MARGIN: f64 = 64.0;
+
+/// Ours against the published value of each row with a positive number, on logarithmic axes in the row's own unit.
+fn scatter(report: &Report, out: &mut String) {
+    let numbers = |row: &Row| {
+        let published = serde_json::to_value(&row.published).ok()?.as_f64()?;
+        let bound = row.tolerance.starts_with(['<', '>']) && !row.tolerance.ends_with('%');
+        let ours = row.measured?;
+        (!bound && published > 0.0 && ours > 0.0).then_some((published.log10(), ours.log10()))
+    };
+    let dots: Vec<(&Row, (f64, f64))> =
+        report.rows().filter_map(|row| Some((row, numbers(row)?))).collect();
+    let ends = dots.iter().flat_map(|(_, (published, ours))| [*published, *ours]);
+    let (low, high) = ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| {
+        (low.min(one.floor()), high.max(one.ceil()))
+    });
+    if dots.is_empty() {
+        return;
+    }
+    let high = high.max(low + 1.0);
+    let at = |value: f64| (value - low) / (high - low) * (SIDE - 2.0 * MARGIN);
+    let (x, y) = (|value: f64| MARGIN + at(value), |value: f64| SIDE - MARGIN - at(value));
+    let words =
+        format!("Ours against the published value, {} numbers, logarithmic axes", dots.len());
+    out.push_str(&format!(
+        "<figure><div class=\"table\"><svg class=\"drawing\" id=\"against\" \
+         style=\"max-width:620px\" viewBox=\"0 0 {SIDE} {SIDE}\" \
+         role=\"img\" aria-label=\"{words}\">\n"
+    ));
+    axes((low, high), x, y, out);
+    // Failures are drawn last, so that nothing hides them.
+    let (good, bad): (Vec<_>, Vec<_>) = dots.into_iter().partition(|(row, _)| row.pass);
+    for (row, (published, ours)) in good.into_iter().chain(bad) {
+        let (across, up) = (x(published), y(ours));
+        let [value, measured, _] = cells(row);
+        let title = escape(&format!(
+            "{} {}: published {value} {unit}, ours {measured} {unit}",
+            row.id,
+            row.item,
+            unit = row.unit
+        ));
+        let (mark, end, fill) = match row.pass {
+            true => {
+                (format!("circle cx=\"{across:.1}\" cy=\"{up:.1}\" r=\"3\""), "circle", "service")
+            }
+            false => (
+                format!(
+                    "rect x=\"{:.1}\" y=\"{:.1}\" width=\"9\" height=\"9\"",
+                    across - 4.5,
+                    up - 4.5
+                ),
+                "rect",
+                "limit",
+            ),
+        };
+        out.push_str(&format!(
+            "<{mark} style=\"fill:var(--{fill})\"><title>{title}</title></{end}>\n"
+        ));
+    }
+    out.push_str(
+        "</svg></div>\n<figcaption class=\"soft\">Ours against the published value, \
+         each in its own unit, on logarithmic axes; on the line they are equal. Squares fall \
+         short. Statements, bounds and ranges have no point.</figcaption></figure>\n",
+    );
+}
+
+/// A line for each power of ten, the line of equal values, and the names of the axes.
+fn axes((low, high): (f64, f64), x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64, out: &mut String) {
+    let step = ((high - low) / 8.0).ceil() as i32;
+    for power in (low as i32..=high as i32).step_by(step.max(1) as usize) {
+        let (across, up) = (x(f64::from(power)), y(f64::from(power)));
+        let [from, to] = [MARGIN, SIDE - MARGIN];
+        let label = format!("10<tspan dy=\"-6\" font-size=\"9\">{power}</tspan>");
+        out.push_str(&format!(
+            "<line class=\"host\" x1=\"{across:.1}\" x2=\"{across:.1}\" y1=\"{from}\" y2=\"{to}\"/>\
+             <line class=\"host\" x1=\"{from}\" x2=\"{to}\" y1=\"{up:.1}\" y2=\"{up:.1}\"/>\
+             <text class=\"dim\" x=\"{across:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{label}\
+             </text>\
+             <text class=\"dim\" x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>\n",
+            to + 18.0,
+            from - 8.0,
+            up + 4.0
+        ));
+    }
+    out.push_str(&format!(
+        "<line class=\"box\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>\
+         <text class=\"dim\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">published</text>\
+         <text class=\"dim\" x=\"{MARGIN}\" y=\"{:.0}\" text-anchor=\"middle\">ours</text>\n",
+        x(low),
+        y(low),
+        x(high),
+        y(high),
+        SIDE / 2.0,
+        SIDE - 18.0,
+        MARGIN - 14.0
+    ));
 }
 
 fn summaries(summaries: &[Summary], out: &mut String) {
@@ -89,6 +212,8 @@ fn section(sheet: &Sheet, out: &mut String) {
         escape(&sheet.question),
         escape(&sheet.system),
     ));
+    let shown = if good < count { " open" } else { "" };
+    out.push_str(&format!("<details{shown}><summary>{count} rows, ours beside them</summary>\n"));
     ratios(sheet, out);
     for one in &sheet.contradictions {
         out.push_str(&format!(
@@ -127,9 +252,6 @@ fn section(sheet: &Sheet, out: &mut String) {
     };
     let rows: Vec<(bool, Vec<String>)> = sheet.rows.iter().map(row).collect();
     let titles = ["row", "published", "ours", "error", "tolerance", "role", "within"];
-    let failing = rows.iter().filter(|(failing, _)| *failing).count();
-    let open = if failing > 0 || count <= 12 { " open" } else { "" };
-    out.push_str(&format!("<details{open}><summary>Table, {count} rows</summary>\n"));
     out.push_str(&table_marking("short", &title, &titles, &rows));
     out.push_str("</details>\n</section>\n");
 }

@@ -26,8 +26,8 @@ pub use lastmeter_lab::profile::constants::{ConstantType, Constants, Origin, Ori
 pub use lastmeter_lab::profile::error::Error;
 pub use published::{Published, Tolerance};
 pub use report::{Report, Row, SCHEMA, Sheet, Summary, Tally};
-pub use table::Style;
 pub(crate) use table::cells;
+pub use table::{Shown, Style};
 
 use compute::{Computed, Setting};
 use folder::{Expected, Reproduction};
@@ -146,6 +146,11 @@ impl Job {
     /// The experiment's name, for progress.
     pub fn name(&self) -> &str {
         &self.reproduction.name
+    }
+
+    /// Whether it is of the rows of one id only.
+    pub fn is_of_one_id(&self) -> bool {
+        self.id.is_some()
     }
 
     /// The document's figures drawn from our runs, if there are any.

@@ -127,6 +127,16 @@ impl Summary {
     }
 }
 
+impl Sheet {
+    /// A JSON object per row, one per line.
+    ///
+    /// # Errors
+    /// Never for rows of this program.
+    pub fn json_lines(&self) -> Result<String, serde_json::Error> {
+        self.rows.iter().map(|row| Ok(serde_json::to_string(row)? + "\n")).collect()
+    }
+}
+
 impl Report {
     /// All rows.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
@@ -144,10 +154,14 @@ impl Report {
     /// # Errors
     /// Never for rows of this program.
     pub fn json_lines(&self) -> Result<String, serde_json::Error> {
-        let rows = self.rows().map(serde_json::to_string);
+        let rows = self.sheets.iter().map(Sheet::json_lines);
+        rows.chain([Ok(self.json_summary())]).collect()
+    }
+
+    /// The last of these lines.
+    pub fn json_summary(&self) -> String {
         let last = self.summaries().into_iter().map(|one| (one.system.clone(), one.brief()));
-        let last = serde_json::json!({ "summary": last.collect::<BTreeMap<_, _>>() });
-        rows.chain([Ok(last.to_string())]).map(|line| line.map(|line| line + "\n")).collect()
+        format!("{}\n", serde_json::json!({ "summary": last.collect::<BTreeMap<_, _>>() }))
     }
 
     /// The summary of each system, by letter.

@@ -14,7 +14,7 @@ use crate::Origins;
 /// The appearance of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Columns of the terminal; at least [`Style::WIDTH_MIN`].
+    /// Columns of the terminal; below [`Style::WIDTH_MIN`] the cells of a row are below one another.
     pub width: usize,
     /// Whether to use colours.
     pub colour: bool,
@@ -66,17 +66,39 @@ struct Columns {
     tolerance: usize,
 }
 
+/// Which rows of a sheet are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// All.
+    All,
+    /// Those outside their tolerance.
+    Failing,
+}
+
 impl Report {
     /// The whole report as text.
     pub fn table(&self, style: Style) -> String {
-        let style = Style { width: style.width.max(Style::WIDTH_MIN), ..style };
+        let sheets: String = self.sheets.iter().map(|one| one.text(Shown::All, style)).collect();
+        sheets + &self.closing(style)
+    }
+
+    /// The summary of each system.
+    pub fn closing(&self, style: Style) -> String {
+        let words = self.summaries().into_iter().map(|one| one.words());
+        let lines = |words: String| wrapped(&words, style.width, 0, INDENT).join("\n") + "\n";
+        words.map(lines).collect()
+    }
+}
+
+impl Sheet {
+    /// A line that sums it up, then these rows.
+    pub fn text(&self, shown: Shown, style: Style) -> String {
         let mut text = String::new();
-        for sheet in &self.sheets {
-            sheet_text(&mut text, sheet, &Columns::of(sheet, style.width), style);
-        }
-        for summary in self.summaries() {
-            text += &wrapped(&summary.words(), style.width, 0, INDENT).join("\n");
-            text.push('\n');
+        match style.width < Style::WIDTH_MIN {
+            true => sheet_text(&mut text, self, None, shown, style),
+            false => {
+                sheet_text(&mut text, self, Some(&Columns::of(self, style.width)), shown, style);
+            }
         }
         text
     }
@@ -117,24 +139,41 @@ impl Columns {
     }
 }
 
-fn sheet_text(text: &mut String, sheet: &Sheet, columns: &Columns, style: Style) {
+fn sheet_text(
+    text: &mut String,
+    sheet: &Sheet,
+    columns: Option<&Columns>,
+    shown: Shown,
+    style: Style,
+) {
     let mut add = |line: &str| {
         text.push_str(line);
         text.push('\n');
     };
-    let title = format!("{} ({})", sheet.name, sheet.system);
-    add(&format!("{}  {}", style.paint(Paint::Strong, &title), sheet.title));
-    let header = columns.line(["id", "item", "published", "ours", "error", "tolerance"]);
-    add(&style.paint(Paint::Faint, &format!("{:INDENT$}{header}", "")));
-    for (at, row) in sheet.rows.iter().enumerate() {
-        row_lines(row, columns, style).iter().for_each(|line| add(line));
+    let good = sheet.rows.iter().filter(|row| row.pass).count();
+    let name = format!("{} ({})", sheet.name, sheet.system);
+    let about = format!("  {}: {good} of {} rows within tolerance", sheet.title, sheet.rows.len());
+    let about = wrapped(&(name.clone() + &about), style.width, 0, INDENT).join("\n");
+    add(&about.replacen(&name, &style.paint(Paint::Strong, &name), 1));
+    let rows: Vec<&Row> =
+        sheet.rows.iter().filter(|row| shown == Shown::All || !row.pass).collect();
+    if let Some(columns) = columns.filter(|_| !rows.is_empty()) {
+        let header = columns.line(["id", "item", "published", "ours", "error", "tolerance"]);
+        add(&style.paint(Paint::Faint, &format!("{:INDENT$}{header}", "")));
+    }
+    for (at, row) in rows.iter().enumerate() {
+        let lines = columns.map_or_else(|| stacked(row, style), |c| row_lines(row, c, style));
+        lines.iter().for_each(|line| add(line));
         // Rows with the same note print it once, after the last of them.
-        let next = sheet.rows.get(at + 1).map(remark);
+        let next = rows.get(at + 1).map(|row| remark(row));
         if next.as_deref() != Some(&remark(row)) {
             for line in wrapped(&remark(row), style.width, INDENT, INDENT) {
                 add(&style.paint(Paint::Faint, &line));
             }
         }
+    }
+    if shown == Shown::Failing {
+        return;
     }
     for contradiction in &sheet.contradictions {
         let rows = contradiction.rows.join(", ");
@@ -164,6 +203,31 @@ fn row_lines(row: &Row, columns: &Columns, style: Style) -> Vec<String> {
     let mut lines = vec![format!("{mark}{:gap$}{}", "", columns.line(cells))];
     let indent = INDENT + columns.id + 2;
     lines.extend(rest.iter().map(|part| format!("{:indent$}{part}", "")));
+    lines
+}
+
+/// A row without columns, for narrow terminals.
+fn stacked(row: &Row, style: Style) -> Vec<String> {
+    let [mark, gap] = if row.pass { ["ok", "   "] } else { ["FAIL", " "] };
+    let paint = if row.pass { Paint::Good } else { Paint::Bad };
+    let first = wrapped(&format!("{} {}", row.id, item(row)), style.width - INDENT, 0, 0);
+    let mark = format!("{}{gap}", style.paint(paint, mark));
+    let mut lines: Vec<String> = Vec::new();
+    for (place, line) in first.into_iter().enumerate() {
+        lines.push(if place == 0 {
+            format!("{mark}{line}")
+        } else {
+            format!("{:INDENT$}{line}", "")
+        });
+    }
+    let figures = format!(
+        "published {}, ours {}, error {}, tolerance {}",
+        published(row),
+        measured(row),
+        error(row),
+        row.tolerance
+    );
+    lines.extend(wrapped(&figures, style.width, INDENT, INDENT));
     lines
 }
 
