@@ -7,11 +7,13 @@
 mod bench;
 pub mod blast;
 mod calibrate;
+mod capture;
 mod compare;
 mod daemon;
 mod dq;
 pub mod emulate;
 pub mod fuzz;
+mod init;
 mod judges;
 mod kinds;
 mod live;
@@ -24,6 +26,7 @@ pub mod results;
 pub mod route;
 mod run;
 mod serve;
+mod shell;
 pub mod sweep;
 pub mod threads;
 mod why;
@@ -47,7 +50,10 @@ const EXAMPLES: &str = "\
 Examples:
   lastmeter why                                explain a transfer on this machine
   lastmeter run first-path                     explain the bundled path between two hosts
+  lastmeter init --from-host server.example    write an experiment of your own path to a server
   lastmeter run my.toml --set duration='5 s'   run an experiment of your own
+  lastmeter run transfer.pcapng --rate '100 Mbit/s'
+                                               replay a capture over a path
   lastmeter sweep mm1 --over traffic.customers.poisson.rate='1 Gbit/s,4 Gbit/s' --seeds 5
                                                the same with other values, all cores
   lastmeter serve                              the same in a browser: change a number, press Run
@@ -81,8 +87,10 @@ enum Command {
     Why(why::Arguments),
     /// Measure this host and write its constants as a profile
     Calibrate(calibrate::Arguments),
-    /// Run an experiment and print its ledger
+    /// Run an experiment, or replay a capture, and print its ledger
     Run(run::Arguments),
+    /// Write a first experiment with this machine's interfaces, route and calibrated profile
+    Init(init::Arguments),
     /// Run programs behind a modelled network, in real time, and certify that it kept up
     Live(live::Arguments),
     /// Send and count traffic between hosts, following a plan
@@ -111,6 +119,10 @@ enum Command {
     Router(daemon::Arguments),
     /// Find people, pages, stories, jokes and goals in pictures: needs the Python package
     Media(media::Arguments),
+    /// Print the completions of a shell
+    Completions(shell::Completions),
+    /// Write the manual pages of the program and of each command
+    Man(shell::Man),
     /// Run benchmarks, and compare with peers such as ns-3 and DPDK where installed
     Bench(bench::Arguments),
 }
@@ -154,6 +166,9 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Calibrate(arguments) => calibrate::calibrate(&common, &arguments),
         Command::Why(arguments) => why::why(&common, &arguments),
         Command::Run(arguments) => run::run(&common, &arguments),
+        Command::Init(arguments) => init::init(&common, &arguments),
+        Command::Completions(arguments) => shell::completions(&arguments),
+        Command::Man(arguments) => shell::man(&arguments),
         Command::Sweep(arguments) => sweep::sweep(&common, &arguments),
         Command::Compare(arguments) => compare::compare(&common, &arguments),
         Command::Live(arguments) => live::live(&common, &arguments),

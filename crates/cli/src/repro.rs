@@ -7,14 +7,15 @@ use lastmeter_engine::Control;
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine};
 use lastmeter_repro::reception::{Way, chart, of_1997, of_today};
-use lastmeter_repro::{Effort, Observer, Options, Report, Shelf, Style};
+use lastmeter_repro::{Effort, Job, Observer, Options, Report, Shelf, Shown, Style};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Reproduce published tables and figures, ours beside theirs.
 ///
-/// Exits with 1 when a row lies outside its tolerance.
+/// Prints each experiment when it is done: a line that sums it up, then the rows outside their tolerance, with --all
+/// the others, too. Ctrl-C keeps what is done. Exits with 1 when a row lies outside its tolerance.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -25,6 +26,9 @@ pub(crate) struct Arguments {
     /// Simulate as long, and as many cases, as the documents did: minutes instead of seconds
     #[arg(long)]
     pub(crate) full: bool,
+    /// Show the rows within tolerance, too; a single experiment always shows all of its rows
+    #[arg(long)]
+    all: bool,
     /// With `livelock`: every reception policy, of 1997 and of today, on a host of today
     #[arg(long)]
     modern: bool,
@@ -45,7 +49,8 @@ pub(crate) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  lastmeter repro                 everything
+  lastmeter repro                 everything: a line for each experiment, and what fails
+  lastmeter repro --all           every row of everything
   lastmeter repro J               everything published on Jetstream
   lastmeter repro qsdrr --full    one experiment, with all its cases
   lastmeter repro E-64 --json     one row, for programs
@@ -125,7 +130,17 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let jobs = lastmeter_repro::plan(&arguments.select, &shelf).map_err(complaint)?;
     let options = Options { seed: common.seed.unwrap_or(1) };
     let threads = Threads::new(common.threads)?;
-    let bar = Bar::new(jobs.len() as u64);
+    let alone = jobs.len() == 1 || jobs.iter().all(Job::is_of_one_id);
+    let shown = if arguments.all || alone { Shown::All } else { Shown::Failing };
+    let bar = Bar::stopping("repro");
+    bar.bar.inc_length(jobs.len() as u64);
+    if !alone && !common.json {
+        output::note(&format!(
+            "{} experiments, each with its summary and what fails{}.",
+            jobs.len(),
+            if arguments.all { " and all other rows" } else { "; --all shows all rows" }
+        ));
+    }
     let means = Effort { parallel: &threads, full: arguments.full, observer: &bar };
     let (mut sheets, mut plots, mut drawings) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
@@ -134,24 +149,35 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
             plots.extend(job.plots(options, means).map_err(complaint)?);
             drawings.extend(job.drawings(options, means).map_err(complaint)?);
         }
-        sheets.push(job.run_with(options, means).map_err(complaint)?);
+        let sheet = job.run_with(options, means);
+        // An experiment that was stopped lacks runs: its rows would be those of others.
+        if bar.control.stopped() {
+            break;
+        }
+        let sheet = sheet.map_err(complaint)?;
+        let text = match common.json {
+            true => sheet.json_lines()?,
+            false => sheet.text(shown, style()),
+        };
+        bar.bar.suspend(|| output::print(&text));
+        sheets.push(sheet);
         bar.bar.inc(1);
     }
-    bar.bar.finish_and_clear();
+    let stopped = bar.end();
     let report = Report { sheets };
     if let Some(path) = &arguments.out {
         let page = lastmeter_repro::html::render(&report, &plots, &drawings);
         results::file(path, page.as_bytes())?;
     }
     match common.json {
-        true => output::print(&report.json_lines()?),
-        false => output::print(&report.table(style())),
+        true => output::print(&report.json_summary()),
+        false => output::print(&report.closing(style())),
     }
-    Ok(if report.passes() { Ended::Done } else { Ended::Short })
+    Ok(if report.passes() && !stopped { Ended::Done } else { Ended::Short })
 }
 
 pub(crate) fn style() -> Style {
-    Style { width: output::width(), colour: output::colours() }
+    Style { width: output::width_narrow(), colour: output::colours() }
 }
 
 pub(crate) fn complaint(error: lastmeter_repro::Error) -> Complaint {

@@ -1,8 +1,8 @@
 //! `lastmeter run`: an experiment, and its ledger.
 
 use crate::threads::Threads;
-use crate::world::{self, Disk};
-use crate::{Common, Complaint, Ended, output, progress, results};
+use crate::world::Disk;
+use crate::{Common, Complaint, Ended, capture, output, progress, results};
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::Shuffle;
@@ -15,12 +15,15 @@ use std::sync::Arc;
 
 /// Run an experiment and print its ledger.
 ///
-/// EXPERIMENT is a TOML file, a folder with an experiment.toml, or the name of a bundled one.
+/// EXPERIMENT is a TOML file, a folder with an experiment.toml, the name of a bundled one, or a capture (.pcap,
+/// .pcapng), which is replayed from one host to another over one link.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The file, the folder, or the name of a bundled experiment
+    /// The file, the folder, the capture, or the name of a bundled experiment
     experiment: String,
+    #[command(flatten)]
+    path: capture::PathOptions,
     /// Override one value of the file; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -34,15 +37,18 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     shuffle_ties: u64,
     /// Repeat the run with N seeds, and give means with 95 % confidence intervals [default: 5 with --until]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
     seeds: Option<u64>,
     /// Add seeds until the interval is this narrow: 'goodput 2 %', 'latency 5 us' (at most 200)
     #[arg(long, value_name = "MEASURE WIDTH")]
     until: Option<String>,
-    /// Run once only: no verdict, no what-ifs
+    /// Run once only: no what-ifs; the verdict says what is busiest, and what would decide
     #[arg(long)]
     no_what_ifs: bool,
 }
+
+/// More runs than this are a sweep's.
+const SEEDS_MAX: u64 = 100_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,10 +56,11 @@ Examples:
   lastmeter run my.toml --set links.0.rate='10 Gbit/s' --set traffic.bulk.packets=1000
   lastmeter run first-path --pcap 'router->bob=bob.pcapng'
   lastmeter run mm1 --seeds 10 --set warm-up='1 ms'
+  lastmeter run transfer.pcapng --rate '100 Mbit/s' --delay '5 ms'
   lastmeter run my.toml --json | jq .verdict.words";
 
 pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
-    let found = world::experiment(&arguments.experiment)?;
+    let found = capture::experiment(&arguments.experiment, &arguments.path)?;
     let disk = Disk::new(found.folder);
     arguments.pcaps.iter().try_for_each(|text| disk.add_tap(text))?;
     results::prepare(arguments.out.as_deref())?;

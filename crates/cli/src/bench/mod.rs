@@ -167,7 +167,12 @@ fn cases() -> impl Iterator<Item = &'static Case> {
 fn unknown(name: &str) -> String {
     let names = own().map(|(name, _)| name);
     let names: Vec<&str> = names.chain(cases().map(|case| case.name)).collect();
-    format!("no benchmark's name begins with `{name}`; there are {}", names.join(", "))
+    let near = lastmeter_lab::document::nearest(name, names.iter().copied());
+    let hint = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+    let mut groups: Vec<&str> = names.iter().filter_map(|name| name.split('/').next()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    format!("no benchmark's name begins with `{name}`: {hint}The groups are {}", groups.join(", "))
 }
 
 /// Repeats a crate's case and takes the best round.
@@ -191,25 +196,46 @@ fn show(common: &Common, result: &Measurement) {
         output::print(&serde_json::to_string(result).unwrap_or_default());
         return;
     }
-    let value = significant(result.value);
-    let peer = match (&result.peer, result.peer_value, result.ratio) {
-        (Some(peer), Some(value), Some(ratio)) => {
-            format!("   {peer} {} : {} times", significant(value), significant(ratio))
-        }
-        _ => String::new(),
-    };
     output::print(&format!(
-        "{:<18} {value:>9} {:<16}{peer}\n{:18} {} (hash {})",
-        result.bench, result.unit, "", result.note, result.hash
+        "{:<18} {:<26}{}\n{:18} {} (hash {})",
+        result.bench,
+        quantity(result.value, &result.unit),
+        beside(result),
+        "",
+        result.note,
+        result.hash
     ));
 }
 
-/// Four significant digits and a metric prefix: `13.9 M`.
-fn significant(value: f64) -> String {
+/// A peer's value, and what part of it or how many times as much ours is.
+fn beside(result: &Measurement) -> String {
+    match (&result.peer, result.peer_value, result.ratio) {
+        (Some(peer), Some(value), Some(ratio)) => {
+            let (value, ratio) = (quantity(value, &result.unit), significant(ratio).0);
+            let of = if result.ratio < Some(1.0) { "of" } else { "times" };
+            format!("{peer}: {value}, ours {ratio} {of} that")
+        }
+        _ => String::new(),
+    }
+}
+
+/// A value with its unit: symbols take the prefix themselves, `31.61 GB/s`; words do not, `13.90 M packets/s`.
+fn quantity(value: f64, unit: &str) -> String {
+    let (digits, prefix) = significant(value);
+    let is_symbol = ["B", "bit", "s"].contains(&unit.split('/').next().unwrap_or(unit));
+    match (is_symbol, prefix) {
+        (true, prefix) => format!("{digits} {prefix}{unit}"),
+        (false, "") => format!("{digits} {unit}"),
+        (false, prefix) => format!("{digits} {prefix} {unit}"),
+    }
+}
+
+/// Four significant digits, and the metric prefix that they need.
+fn significant(value: f64) -> (String, &'static str) {
     let (scaled, prefix) = match value.abs() {
-        v if v >= 1e9 => (value / 1e9, " G"),
-        v if v >= 1e6 => (value / 1e6, " M"),
-        v if v >= 1e4 => (value / 1e3, " k"),
+        v if v >= 1e9 => (value / 1e9, "G"),
+        v if v >= 1e6 => (value / 1e6, "M"),
+        v if v >= 1e4 => (value / 1e3, "k"),
         _ => (value, ""),
     };
     let decimals = match scaled.abs() {
@@ -217,5 +243,27 @@ fn significant(value: f64) -> String {
         v if v >= 10.0 => 2,
         _ => 3,
     };
-    format!("{scaled:.decimals$}{prefix}")
+    (format!("{scaled:.decimals$}"), prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_units_of_the_field() {
+        assert_eq!(quantity(31.61e9, "B/s"), "31.61 GB/s");
+        assert_eq!(quantity(13.9e6, "packets/s"), "13.90 M packets/s");
+        assert_eq!(quantity(12.5, "packets/s"), "12.50 packets/s");
+        assert_eq!(quantity(2.5e6, "B"), "2.500 MB");
+    }
+
+    #[test]
+    fn a_peer_that_is_faster_is_said_to_be() {
+        let mut result = Measurement::new("x", 7.0, "B/s", String::new(), "");
+        result.beside("theirs", 10.0);
+        assert_eq!(beside(&result), "theirs: 10.00 B/s, ours 0.700 of that");
+        result.beside("theirs", 3.5);
+        assert_eq!(beside(&result), "theirs: 3.500 B/s, ours 2.000 times that");
+    }
 }

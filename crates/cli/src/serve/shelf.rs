@@ -19,8 +19,8 @@ pub(super) const TEXT_MAX: usize = 1 << 20;
 const FILES_MAX: usize = 500;
 const FOLDERS_MAX: usize = 2000;
 const DEPTH_MAX: usize = 4;
-/// Folders skipped, as other programs fill them.
-const SKIPPED: [&str; 3] = ["target", "node_modules", "__pycache__"];
+/// Folders skipped: other programs fill them, or what they hold is wrong on purpose.
+const SKIPPED: [&str; 4] = ["target", "node_modules", "__pycache__", "tests"];
 
 /// Experiments by name.
 #[derive(Debug)]
