@@ -72,6 +72,8 @@ const show = {
   number: (value) => digits(value),
 };
 const gain = (share) => `${share >= 0 ? "+" : "−"}${digits(Math.abs(share) * 100)}\u00a0%`;
+/** Differences of shares are in points: twice a loss of 0.1 % is little. */
+const points = (difference) => `${difference >= 0 ? "+" : "−"}${Math.abs(difference * 100).toFixed(1)}\u00a0points`;
 const seconds = (value) => (value < 1 ? "less than a second" : value < 90 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`);
 
 /** A figure whose tooltip has the exact value. */
@@ -610,6 +612,8 @@ let opened = { key: "", text: "", hash: null };
 let awaited = "";
 let folder = "";
 const isFile = () => opened.key.startsWith("file/");
+/** Files that were made on this page: only these are overwritten without being named again. */
+const isOwn = () => isFile() && store.get(`own:${folder}:${opened.key}`) !== null;
 const link = (key) => key.split("/").map(encodeURIComponent).join("/");
 
 function changed() {
@@ -618,8 +622,8 @@ function changed() {
   bubbleLine = 0;
   const differs = text.value !== opened.text;
   $("revert").disabled = !differs;
-  $("save").textContent = isFile() ? "Save" : "Save as…";
-  $("save").disabled = isFile() && !differs;
+  $("save").textContent = isOwn() ? "Save" : "Save as…";
+  $("save").disabled = isOwn() && !differs;
   if (differs) store.set(`draft:${opened.key}`, text.value); else store.drop(`draft:${opened.key}`);
   paint();
   drawNumbers();
@@ -681,6 +685,7 @@ async function open(key) {
   }
   if (key !== awaited) return;
   opened = { key, ...found };
+  $("saved").textContent = "";
   problems = [];
   text.value = store.get(`draft:${key}`) ?? found.text;
   text.scrollTop = 0;
@@ -700,13 +705,14 @@ async function open(key) {
 $("revert").addEventListener("click", () => { text.focus(); write(0, text.value.length, opened.text); });
 
 $("save").addEventListener("click", () => {
-  if (isFile()) { keep(opened.key.slice(5), opened.hash).catch((fault) => saveAs(fault.message)); return; }
+  if (isOwn()) { keep(opened.key.slice(5), opened.hash).catch((fault) => saveAs(fault.message)); return; }
   saveAs("");
 });
 
 function saveAs(words) {
   $("save-fault").textContent = words;
   $("save-folder").textContent = folder;
+  $("save-note").hidden = !isFile();
   $("save-name").value = `${opened.key.replace(/^[a-z]+\//, "").replace(/\.toml$/, "")}-2.toml`;
   $("save-as").showModal();
   $("save-name").select();
@@ -717,13 +723,16 @@ async function keep(path, base) {
   const { hash } = await ask(`/api/experiments/file/${link(path)}`, "PUT", { text: saved.text, base });
   store.drop(`draft:${saved.key}`);
   const key = `file/${path}`;
+  store.set(`own:${folder}:${key}`, "1");
   if (key === opened.key) { opened = { key, text: saved.text, hash }; changed(); } else location.hash = link(key);
   await loadShelf();
+  $("saved").textContent = `Saved as ${folder}/${path}`;
 }
 
 $("save-do").addEventListener("click", async () => {
   try {
-    await keep($("save-name").value.trim(), null);
+    const name = $("save-name").value.trim();
+    await keep(name, isFile() && opened.key.slice(5) === name ? opened.hash : null);
     $("save-as").close();
   } catch (fault) {
     $("save-fault").textContent = fault.message;
@@ -740,7 +749,7 @@ let lists = null;
 async function loadShelf() {
   lists = await ask("/api/experiments");
   folder = lists.folder;
-  shelf = [...lists.files.map((one) => ({ ...one, key: `file/${one.name}` })), ...lists.bundled.map((one) => ({ ...one, key: `bundled/${one.name}` }))];
+  shelf = [...lists.bundled.map((one) => ({ ...one, key: `bundled/${one.name}` })), ...lists.files.map((one) => ({ ...one, key: `file/${one.name}` }))];
   drawShelf();
 }
 
@@ -750,14 +759,24 @@ function drawShelf() {
   const fits = (one) => `${one.name} ${one.title} ${one.question}`.toLowerCase().includes(wanted);
   const part = (title, of) => {
     const rows = shelf.filter((one) => one.key.startsWith(of) && fits(one)).map((one) => make("li", {},
-      make("a", { href: `#${link(one.key)}`, "aria-current": one.key === opened.key ? "true" : null, title: one.question },
+      make("a", { href: `#${link(one.key)}`, tabindex: "-1", "aria-current": one.key === opened.key ? "true" : null, title: one.question },
         one.title || one.name, make("small", {}, one.name))));
     return rows.length ? [make("h3", {}, title), make("ul", {}, ...rows)] : [];
   };
   const more = lists.more ? [make("p", { class: "soft" }, "There are more files than listed.")] : [];
-  const all = [...part(`In ${folder}`, "file/"), ...more, ...part("Bundled", "bundled/")];
+  const all = [...part("Bundled", "bundled/"), ...part(`In ${folder}`, "file/"), ...more];
   $("list").replaceChildren(...(all.length ? all : [make("p", { class: "soft" }, "None with this name.")]));
+  // One stop of the Tab key, so that Run is near; arrows move within the list.
+  const first = $("list").querySelector("a[aria-current]") || $("list").querySelector("a");
+  if (first) first.tabIndex = 0;
 }
+$("list").addEventListener("keydown", (event) => {
+  const steps = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }, step = steps[event.key];
+  if (step === undefined) return;
+  event.preventDefault();
+  const links = [...$("list").querySelectorAll("a")], at = links.indexOf(document.activeElement);
+  links[Math.max(0, Math.min(links.length - 1, at + step))]?.focus();
+});
 $("filter").addEventListener("input", drawShelf);
 
 /* ---------- runs ---------- */
@@ -1003,7 +1022,7 @@ function drawView() {
       const share = was === 0 ? (value === 0 ? 0 : null) : (value - was) / was;
       const same = share === 0 || (share !== null && Math.abs(share) < 1e-9);
       const good = better.up ? value > was : value < was;
-      const words = same ? "same as" : share === null ? `${show[kind](was)} in` : `${gain(share)} against`;
+      const words = same ? "same as" : kind === "share" ? `${points(value - was)} against` : share === null ? `${show[kind](was)} in` : `${gain(share)} against`;
       change = make("small", { class: same ? "" : good ? "up" : "down" }, `${words} run ${last.id}`);
     }
     return make("div", {}, make("dt", {}, name), make("dd", {}, figure(kind, value, unit, what), change));
@@ -1024,7 +1043,7 @@ function drawView() {
 function drawVerdict(view, over) {
   const verdict = view.verdict;
   if (!verdict) {
-    const words = !over ? "The ledger so far. The verdict comes when all has run." : shown.record.quick ? "A quick run has no what-ifs, and so no verdict." : "";
+    const words = !over ? "The ledger so far. The verdict comes when all has run." : "";
     $("verdict").replaceChildren(words ? make("p", { class: "words-of quiet" }, words) : "");
     return;
   }

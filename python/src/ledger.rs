@@ -2,10 +2,11 @@
 
 use crate::problem::{complaint, wrong};
 use crate::table::Table;
-use crate::value::loads;
+use crate::value::{loads, loads_rows};
 use lastmeter_ledger as ledger;
 use lastmeter_ledger as report;
 use lastmeter_ledger::compare::Comparison;
+use lastmeter_ledger::figures;
 use lastmeter_ledger::parquet::Table as Part;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -34,7 +35,7 @@ impl Ledger {
         Table::new(part.columns(&self.inner))
     }
     fn part<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.to_dict(py)?.get_item(name)
+        loads_rows(py, &self.to_json())?.get_item(name)
     }
 }
 
@@ -76,8 +77,9 @@ impl Ledger {
     fn partial(&self) -> bool {
         self.inner.provenance.partial
     }
-    /// What limits the paths: `resource`, `utilisation`, `confidence`, `runner_up`, `words`; `None`
-    /// where no what-ifs were run or nothing was offered.
+    /// What limits the paths: `resource`, `utilisation`, `confidence`, `runner_up`, `words`, also as attributes
+    /// (`ledger.verdict.words`). Without what-ifs no `resource` is named, and `words` say what is busiest; `None` where
+    /// nothing was offered.
     #[getter]
     fn verdict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.part(py, "verdict")
@@ -143,7 +145,7 @@ impl Ledger {
     /// As shown in the terminal.
     #[pyo3(signature = (width=100, color=false))]
     pub(crate) fn to_text(&self, width: usize, color: bool) -> String {
-        let style = report::terminal::Style { width: width.max(60), color, unicode: true };
+        let style = report::terminal::Style { width: width.max(40), color, unicode: true };
         report::terminal::render(&self.inner, style)
     }
     /// This ledger and another side by side, the largest change first: `totals`, `stages`,
@@ -179,7 +181,13 @@ impl Ledger {
         let verdict = self.inner.verdict.as_ref();
         let limit = verdict.and_then(|verdict| verdict.resource.as_deref());
         let limit = limit.map_or(String::new(), |name| format!(", {name} limits"));
-        format!("<Ledger of {}: {:.6e} bit/s{limit}>", self.inner.title, self.goodput())
+        let figures = format!(
+            "{} of goodput, {} mean latency, {} lost",
+            figures::rate(self.goodput()),
+            figures::time(self.latency()),
+            figures::share(self.loss())
+        );
+        format!("<Ledger of {}: {figures}{limit}>", self.inner.title)
     }
     fn __eq__(&self, other: &Ledger) -> bool {
         self.inner == other.inner

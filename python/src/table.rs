@@ -1,5 +1,6 @@
 //! Tables through the Arrow C data interface: polars, pandas, pyarrow and DuckDB read them without copying.
 
+use crate::value::row_type;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, StringArray};
@@ -9,7 +10,7 @@ use arrow_schema::{DataType, Field, Schema};
 use lastmeter_ledger::columns::{Columns, Values};
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyList};
+use pyo3::types::{PyCapsule, PyDict, PyIterator, PyList};
 use std::sync::Arc;
 
 /// A table: named columns in SI base units.
@@ -22,6 +23,8 @@ use std::sync::Arc;
 /// >>> stages.columns[:4]
 /// ['experiment', 'experiment_hash', 'seed', 'path']
 /// >>> stages["stage"]
+/// ['station service']
+/// >>> [row.stage for row in stages]
 /// ['station service']
 #[pyclass(frozen, module = "lastmeter")]
 pub(crate) struct Table {
@@ -90,14 +93,19 @@ impl Table {
         Ok(dict)
     }
 
-    /// Its rows as dicts.
+    /// Its rows, one after another.
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        self.rows(py)?.try_iter()
+    }
+
+    /// Its rows as dicts whose values are also attributes: `row.stage`.
     fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let names = self.columns();
         let columns = names.iter().map(|name| self.__getitem__(py, name));
         let columns: Vec<Bound<'_, PyList>> = columns.collect::<PyResult<_>>()?;
-        let rows = PyList::empty(py);
+        let (rows, row) = (PyList::empty(py), row_type(py)?);
         for at in 0..self.batch.num_rows() {
-            let row = PyDict::new(py);
+            let row = row.call0()?;
             for (name, column) in names.iter().zip(&columns) {
                 row.set_item(name, column.get_item(at)?)?;
             }
@@ -116,9 +124,13 @@ impl Table {
         slf.py().import("pyarrow")?.call_method1("table", (slf,))
     }
 
-    /// As a `pandas.DataFrame`.
+    /// As a `pandas.DataFrame`; with pyarrow installed, without an intermediate copy as lists.
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        Table::to_arrow(slf)?.call_method0("to_pandas")
+        let py = slf.py();
+        match py.import("pyarrow") {
+            Ok(_) => Table::to_arrow(slf)?.call_method0("to_pandas"),
+            Err(_) => py.import("pandas")?.call_method1("DataFrame", (slf.get().to_dict(py)?,)),
+        }
     }
 
     /// The Arrow PyCapsule protocol: the table as a stream of one batch.
@@ -144,7 +156,8 @@ impl Table {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Table: {} rows of {}>", self.batch.num_rows(), self.columns().join(", "))
+        let (rows, columns) = (self.batch.num_rows(), self.columns().join(", "));
+        format!("<Table: {rows} rows of {columns}; .to_pandas(), .to_polars(), .rows()>")
     }
 
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {

@@ -9,6 +9,18 @@ pub(crate) fn loads<'py>(py: Python<'py>, json: &str) -> PyResult<Bound<'py, PyA
     py.import("json")?.call_method1("loads", (json,))
 }
 
+/// JSON as Python objects, whose values are also attributes.
+pub(crate) fn loads_rows<'py>(py: Python<'py>, json: &str) -> PyResult<Bound<'py, PyAny>> {
+    let hook = PyDict::new(py);
+    hook.set_item("object_hook", row_type(py)?)?;
+    py.import("json")?.call_method("loads", (json,), Some(&hook))
+}
+
+/// The type of a row: a dict whose values are also attributes.
+pub(crate) fn row_type(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.import("lastmeter.row")?.getattr("Row")
+}
+
 /// A value as written in an experiment file.
 ///
 /// >>> from lastmeter import _lastmeter

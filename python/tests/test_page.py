@@ -342,6 +342,7 @@ def test_a_text_is_saved_and_never_overwrites_another(page: Page, folder: Path) 
     page.locator("#save-name").fill("kept.toml")
     page.get_by_role("button", name="Save", exact=True).last.click()
     expect(page.locator("#list")).to_contain_text("kept.toml")
+    expect(page.locator("#saved")).to_have_text(f"Saved as {folder}/kept.toml")
     assert (folder / "kept.toml").read_text() == text
     assert not (folder.parent / "escaped.toml").exists()
     # Another program writes the file meanwhile.
@@ -351,6 +352,66 @@ def test_a_text_is_saved_and_never_overwrites_another(page: Page, folder: Path) 
     expect(page.locator("#save-fault")).to_contain_text("changed by somebody else")
     page.locator("#save-no").click()
     assert (folder / "kept.toml").read_text() == "# mine\n"
+
+
+def test_a_file_that_was_not_made_on_the_page_is_saved_as_a_copy(page: Page, folder: Path) -> None:
+    open_experiment(page, "queue.toml")
+    before = (folder / "queue.toml").read_text()
+    write(page, QUEUE.format(duration="35 ms"))
+    expect(page.locator("#save")).to_have_text("Save as…")
+    page.locator("#save").click()
+    expect(page.locator("#save-name")).to_have_value("queue-2.toml")
+    page.get_by_role("button", name="Save", exact=True).last.click()
+    expect(page.locator("#saved")).to_have_text(f"Saved as {folder}/queue-2.toml")
+    assert (folder / "queue.toml").read_text() == before
+    # The copy is this page's own.
+    write(page, QUEUE.format(duration="36 ms"))
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#saved")).to_contain_text("queue-2.toml")
+    expect(page.locator("#save")).to_be_disabled()
+    assert '"36 ms"' in (folder / "queue-2.toml").read_text()
+
+
+def test_tab_reaches_run_within_ten_stops(page: Page) -> None:
+    expect(page.locator("#list a[tabindex='0']")).to_have_count(1)
+    stops = []
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+        if stops[-1] == "run":
+            break
+    assert stops[-1] == "run", stops
+    # Arrows move within the list, which is one stop.
+    page.locator("#list a[tabindex='0']").focus()
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement === [...document.querySelectorAll('#list a')].pop()")
+
+
+def test_bundled_experiments_come_first_and_tests_are_not_listed(page: Page, folder: Path) -> None:
+    for place in ["tests", ".hidden"]:
+        (folder / place).mkdir(exist_ok=True)
+        (folder / place / "broken.toml").write_text(QUEUE.format(duration="20 ms"))
+    page.reload()
+    expect(page.locator("#list h3").first).to_have_text("Bundled")
+    expect(page.locator("#list")).to_contain_text("queue.toml")
+    expect(page.locator("#list")).not_to_contain_text("broken.toml")
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_no_table_is_wider_than_its_place(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.reload()
+    expect(page.locator("#checked")).to_contain_text("Valid")
+    run(page)
+    done(page)
+    wide = page.evaluate(
+        "[...document.querySelectorAll('.table')].filter((one) => one.scrollWidth > one.clientWidth + 1)"
+        ".map((one) => `${one.getAttribute('aria-label')}: ${one.scrollWidth} of ${one.clientWidth}`)"
+    )
+    assert wide == []
+    # Runs stand above the long tables.
+    below = page.evaluate("document.querySelector('.runs').getBoundingClientRect().top < document.querySelector('#paths').getBoundingClientRect().top")
+    assert below
 
 
 def test_the_page_handles_a_large_result(page: Page, folder: Path, server: Server) -> None:
