@@ -1,10 +1,11 @@
 # `make why` explains a transfer, `make test` checks the project; both first install what they need.
 # `make devices` builds what runs on devices (plugins) and the tools to write it.
+# `make wheel`, `make static` and `make deb` build what is given to others; `make release` all of it from a clean clone.
 # `make check` checks a change quickly, `make test-long` runs tests that take hours.
 
 CARGO ?= cargo
 
-.PHONY: why devices test check test-long setup setup-devices setup-test build bench fmt clean
+.PHONY: why devices test check test-long setup setup-devices setup-test build bench wheel static deb release fmt clean
 
 why: setup
 	$(CARGO) build --profile quick --locked --package lastmeter
@@ -36,6 +37,12 @@ build: setup
 
 bench: build
 	target/release/lastmeter bench
+
+wheel static deb: setup
+	./scripts/release $@
+
+release: setup
+	./scripts/release
 
 fmt:
 	$(CARGO) fmt --all
