@@ -15,3 +15,4 @@ mod mutations;
 mod reception;
 mod steady;
 mod sweep;
+mod verdicts;

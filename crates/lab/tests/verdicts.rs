@@ -1,0 +1,89 @@
+//! What verdicts say: of one run, of sets that limit together, of gains above the speed that was added.
+
+use lastmeter_engine::Serial;
+use lastmeter_lab::document::Override;
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::library::{self, Builtin};
+use lastmeter_lab::run::{Runner, Watch, explain, ledger};
+use lastmeter_ledger::{Confidence, Ledger};
+
+/// Two links at their limit, declared as one entry.
+const TWO: &str = r#"
+duration = "500 ms"
+[nodes]
+a = { host = {} }
+r = { router = {} }
+b = { host = {} }
+[[links]]
+between = ["a", "r", "b"]
+rate = "10 Mbit/s"
+[[traffic]]
+name = "stream"
+from = "a"
+to = "b"
+constant = { rate = "15 Mbit/s", size = "1250 B" }
+"#;
+
+fn parsed(text: &str, changes: &[&str]) -> Experiment {
+    let changes: Vec<Override> = changes.iter().map(|one| Override::parse(one).unwrap()).collect();
+    Experiment::parse("experiment.toml", text, &changes, &Builtin).unwrap()
+}
+
+fn explained(text: &str, changes: &[&str]) -> Ledger {
+    let watch = Watch::default();
+    let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    explain(&parsed(text, changes), 0, runner).unwrap().ledger
+}
+
+fn words(ledger: &Ledger) -> &str {
+    &ledger.verdict.as_ref().unwrap().words
+}
+
+#[test]
+fn a_single_run_says_what_is_busiest_and_what_would_decide() {
+    let watch = Watch::default();
+    let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    let ledger = ledger(&parsed(TWO, &[]), runner).unwrap();
+    let verdict = ledger.verdict.as_ref().unwrap();
+    assert_eq!((&verdict.resource, verdict.confidence), (&None, Confidence::Undecided));
+    assert_eq!(verdict.runner_up.as_deref(), Some("a->r"));
+    assert!(verdict.words.starts_with("a->r is busiest: in use for 100 %"), "{}", verdict.words);
+    assert!(verdict.words.contains("decided by what-ifs"), "{}", verdict.words);
+}
+
+#[test]
+fn links_of_one_entry_that_limit_together_are_tried_together() {
+    let ledger = explained(TWO, &[]);
+    assert!(words(&ledger).starts_with("a->r and r->b limit together"), "{}", words(&ledger));
+    let best = &ledger.what_ifs[0];
+    assert_eq!(best.change, "a->r and r->b: both twice as fast");
+    // All that is offered: half as much again.
+    assert!((best.gain - 0.5).abs() < 0.02, "{}", best.gain);
+    // Alone, neither brings anything.
+    let alone = |name: &str| ledger.what_ifs.iter().find(|one| one.change == name).unwrap().gain;
+    assert!(alone("a->r twice as fast").max(alone("r->b twice as fast")) < 0.005);
+}
+
+#[test]
+fn a_set_is_not_tried_where_one_resource_helps() {
+    let slow_first = TWO.replace("[\"a\", \"r\", \"b\"]", "[\"a\", \"r\"]")
+        + "[[links]]\nbetween = [\"r\", \"b\"]\nrate = \"100 Mbit/s\"\n";
+    let ledger = explained(&slow_first, &[]);
+    assert_eq!(ledger.verdict.as_ref().unwrap().resource.as_deref(), Some("a->r"));
+    assert!(ledger.what_ifs.iter().all(|one| !one.change.contains("both")));
+}
+
+#[test]
+fn a_gain_above_the_speed_added_is_explained() {
+    let text = library::experiment("first-path").unwrap();
+    let ledger = explained(text, &[]);
+    let why = "packets that are dropped later have already cost bob.cpu time";
+    assert!(words(&ledger).contains(why), "{}", words(&ledger));
+}
+
+#[test]
+fn round_trips_and_full_links_have_words_of_their_own() {
+    let text = TWO.replace("constant = { rate = \"15 Mbit/s\", size", "bulk = { window = 4, size");
+    let few = explained(&text, &["links.0.delay=10 ms"]);
+    assert!(words(&few).starts_with("Round trips limit"), "{}", words(&few));
+}
