@@ -176,8 +176,14 @@ def test_joints_that_cannot_be_say_why() -> None:
         ({"modules": {"a": {"kind": "patern"}}}, "did you mean `pattern`"),
         ({"modules": {"a": {"kind": "pattern", "frame": 1}}}, "did you mean `frames`"),
         ({"modules": {"a": {"kind": "pattern"}}, "chains": ["a ->"]}, "joins nothing"),
-        ({"modules": {"a": {"kind": "perspective", "corners": [], "width": 1, "height": 1}}}, "four corners"),
-        ({"modules": {"a": {"kind": "pattern"}}, "joints": [{"from": "a"}]}, 'write `from = "camera"`'),
+        (
+            {"modules": {"a": {"kind": "perspective", "corners": [], "width": 1, "height": 1}}},
+            "four corners",
+        ),
+        (
+            {"modules": {"a": {"kind": "pattern"}}, "joints": [{"from": "a"}]},
+            'write `from = "camera"`',
+        ),
     ],
 )
 def test_a_graph_file_that_is_wrong_says_what_would_be_right(document: Any, says: str) -> None:
@@ -259,7 +265,16 @@ def test_captions_come_back_from_webvtt() -> None:
 
 def test_captions_of_any_text_never_break() -> None:
     rng = random.Random(4)
-    pieces = ["WEBVTT\n", "00:01.000 --> 00:02.000\n", "1\n", "\n", "a<b>c\n", "\ufeff", "99:99:99,999 --> 0:0:0,0\n", "\x00"]
+    pieces = [
+        "WEBVTT\n",
+        "00:01.000 --> 00:02.000\n",
+        "1\n",
+        "\n",
+        "a<b>c\n",
+        "\ufeff",
+        "99:99:99,999 --> 0:0:0,0\n",
+        "\x00",
+    ]
     for _ in range(2000):
         text = "".join(rng.choice(pieces) for _ in range(rng.randrange(8)))
         try:
@@ -276,8 +291,12 @@ def test_words_are_found_in_any_of_their_forms(tmp_path: Path) -> None:
 
     with Index(tmp_path / "index.db") as index:
         film = index.film("evening.mkv", "Evening", 60)
-        clip = index.add(film, Clip("news", 0, 10, "storm", 2.0), [Caption(3, 2, text="Storms are coming")])
-        index.add(film, Clip("news", 10, 20, "court", 1.0), [Caption(12, 2, text="The judge said no")])
+        clip = index.add(
+            film, Clip("news", 0, 10, "storm", 2.0), [Caption(3, 2, text="Storms are coming")]
+        )
+        index.add(
+            film, Clip("news", 10, 20, "court", 1.0), [Caption(12, 2, text="The judge said no")]
+        )
         assert [found.id for found, _, _ in index.search("storm")] == [clip]
         assert index.search('"; DROP TABLE words') == [] and index.search("   ") == []
         assert [found.title for found in index.clips("news", ranked=True)] == ["storm", "court"]
@@ -312,7 +331,10 @@ def test_the_recorder_gives_each_page_once() -> None:
 
     pages = score.play(film, Whiteboard()).pages
     assert len(pages) == 2
-    assert all(score.same_page(page.image, true) for page, true in zip(pages, film.known["pages"], strict=True))
+    assert all(
+        score.same_page(page.image, true)
+        for page, true in zip(pages, film.known["pages"], strict=True)
+    )
     assert not score.same_page(pages[0].image, film.known["pages"][1])
 
 
@@ -322,9 +344,15 @@ def test_the_room_monitor_keeps_clips_within_its_room(tmp_path: Path) -> None:
         films_kept = list(tmp_path.glob("room-*.mp4"))
         assert len(films_kept) == 1, "only the last clip fits"
         assert [clip.path for clip in watched.clips] == [films_kept[0].name]
-    frames = [payload for port, payload in video.decode(video.open_film(films_kept[0]), True, 0.0, None) if port == "out"]
+    frames = [
+        payload
+        for port, payload in video.decode(video.open_film(films_kept[0]), True, 0.0, None)
+        if port == "out"
+    ]
     (clip,) = watched.clips
-    assert frames[-1].time == pytest.approx(clip.end - clip.begin + 2.0, abs=1.2), "with what came before"
+    assert frames[-1].time == pytest.approx(clip.end - clip.begin + 2.0, abs=1.2), (
+        "with what came before"
+    )
 
 
 def test_the_room_monitor_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
@@ -360,7 +388,9 @@ def run(*arguments: str, status: int = 0) -> str:
 def test_the_commands_answer(tmp_path: Path) -> None:
     assert "captions" in run("graph")
     out = tmp_path / "clips"
-    lines = run("jokes", "generated:comedy:2", "--out", str(out), "--json", "--traffic").splitlines()
+    lines = run(
+        "jokes", "generated:comedy:2", "--out", str(out), "--json", "--traffic"
+    ).splitlines()
     clips = [json.loads(line) for line in lines]
     assert len([clip for clip in clips if "title" in clip]) == 10
     assert clips[-1]["published"]["bits"] == "6 Mb/s"
@@ -376,7 +406,9 @@ def test_modules_cost_no_more_than_the_calls_that_they_make() -> None:
 
     import cv2
 
-    pictures = [frame.image for _, frame in modules.Pattern(frames=120).items() if isinstance(frame, Frame)]
+    pictures = [
+        frame.image for _, frame in modules.Pattern(frames=120).items() if isinstance(frame, Frame)
+    ]
 
     def alone() -> float:
         began = time.thread_time()
