@@ -120,6 +120,16 @@ impl Server {
         all.split_whitespace().filter(is_one).map(str::to_owned).collect()
     }
 
+    /// What the server and its finished processes have used of the processor.
+    fn processor_time(&self) -> Duration {
+        /// The kernel's unit for programs (`USER_HZ`), and the place of `utime` after the name.
+        const TICK: Duration = Duration::from_millis(10);
+        const UTIME: usize = 11;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields = stat.rsplit(')').next().unwrap().split_whitespace().skip(UTIME).take(4);
+        TICK * fields.map(|ticks| ticks.parse::<u32>().unwrap()).sum::<u32>()
+    }
+
     fn until_child(&self, argument: &str) -> String {
         let began = Instant::now();
         loop {
@@ -315,17 +325,17 @@ fn a_text_with_60000_unknown_names_is_checked_in_a_second() {
     for (number, text) in unknown_names().iter().enumerate() {
         assert!(text.len() > 600_000 && text.len() < 1 << 20, "{}", text.len());
         let body = json!({ "experiment": "bundled/mm1", "text": text });
-        // Other programs may have the processor: the best of some.
+        // Other programs may have the processor: the best of some, and what it took of the processor.
         let best = (0..5).map(|_| {
-            let began = Instant::now();
+            let (began, used) = (Instant::now(), server.processor_time());
             let answer = server.ask("POST", "/api/check", &body);
             assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
             let problems = answer.json()["problems"].as_array().unwrap().len();
             assert!((1..=100).contains(&problems), "{problems} problems");
-            began.elapsed()
+            (began.elapsed().min(server.processor_time() - used), began.elapsed())
         });
-        let best = best.min().unwrap();
-        println!("text {number}: {best:?}");
+        let (best, elapsed) = best.min().unwrap();
+        println!("text {number}: {best:?} of processor time, {elapsed:?} in all");
         assert!(best < Duration::from_secs(1), "text {number}: {best:?}");
     }
 }
