@@ -264,7 +264,7 @@ fn above_one(ledger: &Ledger, name: &str) -> String {
 }
 
 /// Whether `other` is in use mostly by waiting, and its own work keeps it no busier than `limit`.
-fn waits(ledger: &Ledger, other: &str, limit: &str) -> bool {
+pub(super) fn waits(ledger: &Ledger, other: &str, limit: &str) -> bool {
     let of = |name: &str, share: fn(&lastmeter_ledger::Resource) -> f64| {
         let group = ledger.resources.iter().filter(|resource| resource.group() == name);
         group.map(share).fold(0.0, f64::max)

@@ -1,6 +1,6 @@
 //! What-ifs: the same run again with one thing changed.
 
-use super::verdict::{BUSY_MIN, by_utilisation};
+use super::verdict::{BUSY_MIN, by_utilisation, waits};
 use lastmeter_ledger::{Ledger, Times, WhatIf};
 use std::collections::BTreeMap;
 
@@ -175,6 +175,10 @@ pub fn together(ledger: &Ledger, effects: &[Effect], entries: &[Vec<String>]) ->
         .take_while(|(_, share)| *share >= BUSY_MIN)
         .take(SET_MAX)
         .collect();
+    // A processor that waits for another member is no member: it would be as busy whatever its speed.
+    let own =
+        |name: &str| !busy.iter().any(|(other, _)| other != name && waits(ledger, name, other));
+    let busy: Vec<(String, f64)> = busy.iter().filter(|(name, _)| own(name)).cloned().collect();
     let known = |group: &String| busy.iter().any(|(name, _)| name == group);
     let of_entry = |entry: &Vec<String>| entry.iter().filter(|one| known(one)).cloned().collect();
     let mut sets: Vec<Vec<String>> = entries.iter().map(of_entry).collect();
