@@ -9,6 +9,7 @@ use lastmeter_base::{Duration, Quantity};
 use lastmeter_engine::Control;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as Wait;
 
 /// Longer than anything here takes, even on a busy machine.
@@ -525,5 +526,28 @@ fn a_driver_survives_an_agent_that_floods_it() {
             assert_eq!(outcome.notes.len(), 1, "{:?}", outcome.notes);
             assert_eq!(outcome.flows[1].received, 100);
         });
+    });
+}
+
+#[test]
+fn a_message_that_is_taken_slowly_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut to = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut from, _) = listener.accept().unwrap();
+    let (began, over) = (std::time::Instant::now(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // A few bytes at a time, so that no single write times out.
+        scope.spawn(|| {
+            let mut few = [0; 4096];
+            while !over.load(Ordering::Relaxed) {
+                let _ = std::io::Read::read(&mut from, &mut few);
+                std::thread::sleep(Wait::from_millis(200));
+            }
+        });
+        let many = Reply::Prepared { ports: vec![65_535; 170_000] };
+        let sent = (0..100).try_for_each(|_| send(&mut to, &many));
+        over.store(true, Ordering::Relaxed);
+        assert!(sent.is_err_and(|why| why.contains("has not taken a message")));
+        assert!(began.elapsed() < PATIENCE);
     });
 }
