@@ -11,7 +11,7 @@ use lastmeter_wire::control::{der, dq, vidboard as command, vunet};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use lastmeter_wire::routes::{mrt, text};
-use lastmeter_wire::{Error, atp, dtp, jetstream, myrinet, nbd, rfb, token};
+use lastmeter_wire::{Error, atp, dtp, jetstream, myrinet, nbd, rfb, token, wave};
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
 
@@ -172,6 +172,20 @@ fn transports() -> Result<Corpus, Error> {
         kind: atp::Kind::Data,
         data: b"abcdef",
     };
+    let piece = wave::Packet {
+        band: wave::Band::of_priority(3)?,
+        frame: 300,
+        slice: 1,
+        last: false,
+        width: 11,
+        height: 9,
+        row: 4,
+        rows: 5,
+        step: 2,
+        planes: 8,
+        floor: 1,
+        code: b"code",
+    };
     let (flags, command) = (nbd::flag::FUA, nbd::Command::WRITE);
     let request = nbd::Request { flags, command, cookie: 7, offset: 512, length: 4096 };
     let wanted = nbd::Wanted { name: "disk".to_owned(), information: vec![0, 3] };
@@ -181,6 +195,7 @@ fn transports() -> Result<Corpus, Error> {
     Ok(vec![
         ("fuzz_dtp", packet.emit()?),
         ("fuzz_atp", segment.emit()?),
+        ("fuzz_wave", piece.emit()?),
         ("fuzz_nbd", request.emit().to_vec()),
         ("fuzz_nbd", option.emit().to_vec()),
         ("fuzz_nbd", wanted.emit()),

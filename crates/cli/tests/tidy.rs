@@ -18,10 +18,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lan", &["base", "wire", "engine", "net"]),
     ("host", &["base", "wire", "engine", "net"]),
     ("transport", &["base", "wire", "engine"]),
+    ("wave", &["base", "wire", "engine"]),
     ("live", &["base", "wire", "engine"]),
     ("plugin", &["base", "wire", "ledger"]),
-    ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport"]),
-    ("repro", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "lab"]),
+    ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave"]),
+    (
+        "repro",
+        &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave", "lab"],
+    ),
     ("judge", &["base", "engine", "lab", "repro"]),
     ("why", &["base", "engine", "ledger", "host", "live", "lab"]),
     (
@@ -30,7 +34,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("device", &["base", "wire", "live", "plugin", "ledger"]),
     ("router", &["base", "wire", "net", "live", "plugin", "ledger", "lab"]),
-    ("daemon", &["base", "wire", "ledger", "net", "live", "plugin", "lab", "device", "router"]),
+    (
+        "daemon",
+        &["base", "wire", "ledger", "net", "live", "plugin", "lab", "device", "router", "wave"],
+    ),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),
 ];
 

@@ -32,7 +32,8 @@ pub fn bench_cases() -> impl Iterator<Item = &'static Case> {
     let net = lastmeter_net::bench::CASES.iter().chain(RING);
     let net = net.chain(lookup::bench::CASES).chain(classify::bench::CASES);
     let net = net.chain(fabric::bench::CASES);
-    lastmeter_wire::bench::CASES.iter().chain(net).chain(lastmeter_transport::bench::CASES)
+    let net = net.chain(lastmeter_transport::bench::CASES).chain(lastmeter_wave::bench::CASES);
+    lastmeter_wire::bench::CASES.iter().chain(net)
 }
 
 /// The first 16 hexadecimal digits of the SHA-256 of `bytes`: how results and sources are named.

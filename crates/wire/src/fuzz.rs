@@ -16,7 +16,7 @@ use crate::internet::checksum::{self, Sum};
 use crate::internet::embedded::Embedded;
 use crate::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use crate::routes::{self, ROUTES_MAX, Routes};
-use crate::{atp, dtp, jetstream, myrinet, nbd, netlink, rfb, token};
+use crate::{atp, dtp, jetstream, myrinet, nbd, netlink, rfb, token, wave};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 
 /// One entry point.
@@ -61,6 +61,7 @@ targets!(
     fuzz_netlink,
     fuzz_rfb,
     fuzz_token,
+    fuzz_wave,
     fuzz_ethernet,
     fuzz_arp,
     fuzz_ipv4,
@@ -307,6 +308,13 @@ pub fn fuzz_dtp(data: &[u8]) {
     if let Ok(packet) = dtp::Packet::parse(data) {
         let bytes = packet.emit().expect("a parsed value fits");
         assert_eq!(bytes, data[..bytes.len()]);
+    }
+}
+
+/// Wave Video's packets.
+pub fn fuzz_wave(data: &[u8]) {
+    if let Ok(packet) = wave::Packet::parse(data) {
+        assert_eq!(packet.emit().as_deref(), Ok(data));
     }
 }
 

@@ -24,5 +24,6 @@ pub mod print;
 pub mod rfb;
 pub mod routes;
 pub mod token;
+pub mod wave;
 
 pub use error::Error;

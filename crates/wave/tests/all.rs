@@ -1,0 +1,4 @@
+//! The codec as a whole, and beside an oracle.
+
+mod codec;
+mod oracle;
