@@ -6,3 +6,6 @@ mod adversarial;
 mod capacity;
 mod expressions;
 mod fuzz;
+mod sandboxed;
+mod scaler;
+mod wave_video;

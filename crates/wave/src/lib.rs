@@ -11,10 +11,13 @@ pub mod bench;
 pub mod bits;
 pub mod decoder;
 pub mod encoder;
+pub mod layered;
 pub mod lifting;
 pub mod picture;
 pub mod piece;
 pub mod sequence;
+pub mod stream;
+pub mod study;
 
 pub use decoder::Decoder;
 pub use encoder::Encoder;

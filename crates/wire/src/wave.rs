@@ -287,5 +287,22 @@ mod tests {
             let bytes = packet.emit().expect("its rows are in the band");
             prop_assert_eq!(Packet::parse(&bytes), Ok(packet));
         }
+
+        #[test]
+        fn what_parses_is_emitted_alike(
+            priority in 0..BANDS as u8, changes: Vec<(u8, u8)>, len in 0usize..32,
+        ) {
+            let band = Band::of_priority(priority).expect("it exists");
+            let packet = Packet {
+                band, frame: 7, slice: 1, last: false, width: 11, height: 9, row: 1, rows: 2, step: 1,
+                planes: 8, floor: 0, code: &[5; 16],
+            };
+            let mut bytes = packet.emit().expect("its rows are in the band");
+            for (at, change) in changes {
+                bytes[usize::from(at) % 32] ^= 1 << (change & 7);
+            }
+            crate::fuzz::fuzz_wave(&bytes);
+            crate::fuzz::fuzz_wave(&bytes[..len]);
+        }
     }
 }
