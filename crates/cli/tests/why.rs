@@ -218,3 +218,51 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
         Outcome::Failed(words) => panic!("{words}"),
     }
 }
+
+#[test]
+fn made_bottlenecks_are_named_and_never_wrongly() {
+    const KEYS: [&str; 8] =
+        ["case", "confidence", "knob", "said", "score", "severity", "side", "truth"];
+    for case in ["no-network", "receiver-sleeps", "send-buffer"] {
+        let skipped = std::cell::Cell::new(false);
+        let outcome = attempts::attempt(|| {
+            let run = run(&["--json", "why", "--truth", "--case", case, "--severity", "2"]);
+            if words(&run).contains("making namespaces") {
+                eprintln!("SKIP: namespaces are not allowed here");
+                skipped.set(true);
+            }
+            let lines = String::from_utf8_lossy(&run.stdout).into_owned();
+            let lines: Vec<serde_json::Value> =
+                lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            for line in &lines {
+                let keys: Vec<&str> =
+                    line.as_object().unwrap().keys().map(String::as_str).collect();
+                assert_eq!(keys, KEYS);
+            }
+            let both = lines.iter().any(|l| l["side"] == "both" && l["score"] == "right");
+            let wrong = lines.iter().any(|l| l["score"] == "wrong");
+            attempts::in_time!(skipped.get() || (both && !wrong), "{lines:?}");
+        });
+        match outcome {
+            Outcome::Passed => {}
+            Outcome::Undecided(words) => writeln!(std::io::stderr(), "UNDECIDED: {words}").unwrap(),
+            Outcome::Failed(words) => panic!("{words}"),
+        }
+    }
+}
+
+#[test]
+fn the_slowest_stage_of_a_pipeline_is_named() {
+    let pipeline = "head -c 300000000 /dev/zero | gzip -9 | cat >/dev/null";
+    let outcome = attempts::attempt(|| {
+        let [_, confidence, said] =
+            verdict(&mut lastmeter(&["--json", "why", "--", "sh", "-c", pipeline]));
+        let named = said.starts_with("`gzip` is the slowest of head | gzip | cat");
+        attempts::in_time!(named && confidence == "high", "{said}");
+    });
+    match outcome {
+        Outcome::Passed => {}
+        Outcome::Undecided(words) => writeln!(std::io::stderr(), "UNDECIDED: {words}").unwrap(),
+        Outcome::Failed(words) => panic!("{words}"),
+    }
+}

@@ -10,6 +10,7 @@
 //! | `validate`  | predictions compared with measurements                                       |
 //! | `stages`    | the cost of each stage, by leaving it out                                    |
 //! | `observe`   | what limited another program's connections                                   |
+//! | `staged`    | two programs with one thing wrong, made on purpose                           |
 //! | `limit`     | which side and resource limited it, or that the data are inconclusive        |
 //! | `control`   | a Unix socket on which a running daemon is asked and told                     |
 //! | `clock`     | the wall clock on which a graph runs                                         |
@@ -54,6 +55,7 @@ pub mod reference;
 pub mod relay;
 pub mod session;
 pub mod site;
+pub mod staged;
 pub mod stages;
 pub mod statistics;
 mod steer;

@@ -50,6 +50,8 @@ pub(crate) enum Enter {
     JoinUser(u32),
     /// A new network namespace, with the present privileges.
     NetworkOnly,
+    /// The network namespace of this process, and its user namespace if `user`.
+    Join { pid: u32, user: bool },
 }
 
 /// Runs in a worker, which has one thread, as the kernel requires.
@@ -75,6 +77,15 @@ pub(crate) fn enter(how: Enter) -> Result<()> {
             unshare(UnshareFlags::NEWNET)?;
         }
         Enter::NetworkOnly => unshare(UnshareFlags::NEWNET)?,
+        Enter::Join { pid, user } => {
+            let all = [("user", LinkNameSpaceType::User), ("net", LinkNameSpaceType::Network)];
+            for (name, kind) in all.into_iter().skip(usize::from(!user)) {
+                let path = format!("/proc/{pid}/ns/{name}");
+                let file = fs::File::open(&path).doing(|| format!("opening {path}"))?;
+                move_into_link_name_space(file.as_fd(), Some(kind))
+                    .doing("joining the other host's namespaces")?;
+            }
+        }
     }
     link::bring_up("lo", None)
 }

@@ -73,6 +73,14 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i3
     Ok(value)
 }
 
+/// Reads a socket option that is a short string.
+pub(crate) fn text(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<String> {
+    let mut bytes = [0u8; 64];
+    let len = get(fd, level, name, &mut bytes)?;
+    let text = bytes[..len.min(bytes.len())].split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
 /// Reads a socket option of at most `N` words; returns how many the kernel wrote.
 pub(crate) fn words<const N: usize>(
     fd: BorrowedFd<'_>,

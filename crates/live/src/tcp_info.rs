@@ -53,6 +53,8 @@ pub struct TcpInfo {
     pub pacing_max: f64,
     /// Segments that the peer reported as received twice: they were retransmitted for nothing.
     pub spurious: u32,
+    /// Times that segments were seen to overtake each other.
+    pub reordered: u32,
     /// The receiver's own estimate of the round trip.
     pub receive_rtt: f64,
     /// The window that this end advertises, in bytes.
@@ -110,6 +112,7 @@ impl TcpInfo {
                 bytes => bytes as f64 * 8.0,
             },
             spurious: word(216),
+            reordered: word(220),
             receive_rtt: microseconds(word(92).into()),
             receive_window: word(232),
         }

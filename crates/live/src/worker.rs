@@ -75,6 +75,10 @@ pub(crate) enum Request {
     Count { interface: String, count: link::Count },
     /// Send frames.
     Flood(crate::flood::Flood),
+    /// Play a part until killed.
+    Act(Box<crate::staged::Role>),
+    /// Give up the priority over other programs.
+    Ordinary,
     /// Burn the CPU of this core until killed.
     Spin { core: Option<usize> },
 }
@@ -128,6 +132,12 @@ fn take_priority() {
     if alone {
         let _ = std::fs::write("/proc/self/autogroup", PRIORITY.to_string());
     }
+}
+
+/// Undoes [`take_priority`]; the session of its own remains.
+fn give_up_priority() {
+    let _ = rustix::process::setpriority_process(None, 0);
+    let _ = std::fs::write("/proc/self/autogroup", "0");
 }
 
 fn serve(parent: &str) -> Result<()> {
@@ -184,6 +194,8 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
             channel::send(socket, &Reply::Connected).doing("telling the parent")?;
             return sender::run(&job, connected).map(Reply::End);
         }
+        Request::Act(role) => crate::staged::act::act(&role, socket)?,
+        Request::Ordinary => give_up_priority(),
         Request::Relay(job) => return relay::run(&job, socket).map(Reply::Relayed),
         Request::Stop => {}
         Request::Tap { name, offload } => {
@@ -311,6 +323,18 @@ impl Worker {
             }
             Some(reply) => Ok(reply),
             None => Err(channel::instead(doing, "it ended")),
+        }
+    }
+
+    /// Why it failed, if it has said so meanwhile, unasked; does not wait.
+    pub(crate) fn complaint(&mut self) -> Option<String> {
+        self.socket.set_nonblocking(true).ok()?;
+        let said = channel::receive(&mut self.socket);
+        self.socket.set_nonblocking(false).ok()?;
+        match said {
+            Ok(Some(Reply::Failed { message, .. })) => Some(message),
+            Ok(None) => Some("it ended".to_owned()),
+            _ => None,
         }
     }
 

@@ -9,6 +9,7 @@
 //! | `model`     | the prediction of the same transfer           | a ledger to compare it with     |
 //! | `observed`  | an observation of another program             | a ledger                        |
 //! | `cause`     | what was read of a connection                 | its cause, by tests             |
+//! | `pipeline`  | processes joined by pipes                     | the slowest of them             |
 //! | `truth`     | bottlenecks made on purpose                   | a score of the verdicts         |
 //! | `judgement` | what limited a transfer                       | the ledger's verdict            |
 //! | `change`    | one change, by name (`mtu=4000`)              | another setting or another host |
@@ -28,6 +29,7 @@ pub mod judgement;
 pub mod model;
 pub mod observed;
 pub mod own;
+pub mod pipeline;
 pub mod ranking;
 pub mod reach;
 pub mod truth;

@@ -5,6 +5,7 @@
 //! a program can saturate its CPU while its window is closed. The verdict is [`cause::judge`]'s.
 
 use super::cause::{self, Cause};
+use super::pipeline;
 use lastmeter_ledger::{
     Confidence, Count, Latency, Ledger, Path, Provenance, Resource, Source, Stage, Times, Totals,
     Verdict,
@@ -19,6 +20,8 @@ const BUFFER: &str = "send buffer";
 const NETWORK: &str = "network";
 const WINDOW: &str = "receiver's window";
 
+/// A stage that waits for sockets this share of the time is limited by its connections.
+const SOCKET: f64 = 0.5;
 /// Seconds between two looks: a connection that was seen once is taken to have lasted that long.
 const SEEN_MIN: f64 = 0.02;
 /// Connections below this fraction of the busiest one's bytes are not shown.
@@ -34,7 +37,7 @@ pub fn ledger(command: &str, seen: &Observation, host: String) -> Ledger {
     let paths = weighty(seen).map(path).collect();
     let title = format!("What limited `{command}`");
     let mut ledger = Ledger::new(title, seen.elapsed, paths, resources(seen), provenance);
-    ledger.verdict = Some(verdict(seen));
+    ledger.verdict = Some(of_pipeline(seen).unwrap_or_else(|| verdict(seen)));
     ledger.notes = notes(seen);
     ledger
 }
@@ -71,6 +74,25 @@ fn verdict(seen: &Observation) -> Verdict {
     }
 }
 
+/// The verdict on a pipeline, if one of its stages holds it up; where that stage is the program with the
+/// connections, what limits these is part of it.
+fn of_pipeline(seen: &Observation) -> Option<Verdict> {
+    let slowest = pipeline::judge(&seen.pipeline)?;
+    let stage = slowest.stage.and_then(|place| seen.pipeline.get(place))?;
+    let mut words = slowest.words;
+    let network = verdict(seen);
+    if stage.socket >= SOCKET && network.resource.is_some() {
+        words = format!("{words} {}", network.words);
+    }
+    Some(Verdict {
+        resource: Some(PIPE.to_owned()),
+        utilisation: Some(slowest.share),
+        confidence: slowest.confidence,
+        runner_up: None,
+        words,
+    })
+}
+
 /// The row of the resources that stands for a cause; waiting for a reply is no resource.
 fn resource(cause: Cause, sends: bool) -> Option<&'static str> {
     match cause {
@@ -82,11 +104,25 @@ fn resource(cause: Cause, sends: bool) -> Option<&'static str> {
         | Cause::ReceiverComputes
         | Cause::ReceiverCpu
         | Cause::SharedCpu
-        | Cause::Throttled => Some(CPU),
+        | Cause::Throttled
+        | Cause::SmallMessages
+        | Cause::Softirq => Some(CPU),
         Cause::SendBuffer => Some(BUFFER),
         Cause::ReceiverSlow | Cause::ReceiveBuffer => sends.then_some(WINDOW),
-        Cause::LinkRate | Cause::Loss | Cause::CongestionWindow => Some(NETWORK),
-        Cause::PacingCap | Cause::RoundTrips | Cause::Nagle => None,
+        Cause::LinkRate
+        | Cause::Loss
+        | Cause::CongestionWindow
+        | Cause::Policer
+        | Cause::Reordering
+        | Cause::AckPath => Some(NETWORK),
+        Cause::PacingCap
+        | Cause::RoundTrips
+        | Cause::Nagle
+        | Cause::ConnectionSetUp
+        | Cause::NameLookUp
+        | Cause::DatagramOverflow
+        | Cause::Proxy
+        | Cause::NoNetwork => None,
     }
 }
 

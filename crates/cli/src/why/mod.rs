@@ -55,6 +55,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", requires = "truth",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(SEVERITIES)))]
     severity: Option<u32>,
+    /// While other programs keep every core busy
+    #[arg(long, requires = "truth")]
+    load: bool,
+    /// Take each named bottleneck away for a while, and print the gain beside the predicted one
+    #[arg(long, requires = "truth", conflicts_with = "load")]
+    prove: bool,
     /// Model a historic host instead: a profile in profiles/hosts
     #[arg(long, value_name = "PROFILE", requires = "adapter", conflicts_with_all = MODELLED)]
     host: Option<String>,
@@ -123,7 +129,8 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     }
     match arguments.command.as_slice() {
         [] if arguments.truth => {
-            truth::truth(common, arguments.case.as_deref(), arguments.severity)
+            let Arguments { severity, load, prove, .. } = *arguments;
+            truth::truth(common, arguments.case.as_deref(), severity, load, prove)
         }
         [] if arguments.validate => validate::validate(common),
         [] => own::explain(common, arguments),

@@ -17,8 +17,16 @@ const INFO_BIT: u8 = 1 << (INFO - 1);
 /// `INET_DIAG_SKMEMINFO`: memory that the socket uses, and its limits.
 const MEMORY: u16 = 7;
 const MEMORY_BIT: u8 = 1 << (MEMORY - 1);
+/// `INET_DIAG_VEGASINFO`, the bit that asks for the state of any congestion control, and
+/// `INET_DIAG_BBRINFO`, the attribute that BBR answers with.
+const CONTROL_BIT: u8 = 1 << (3 - 1);
+const BBR: u16 = 16;
 /// Every state except LISTEN, TIME_WAIT and CLOSE: connections that carry or just carried data.
 const STATES: u32 = 0xfff & !((1 << 10) | (1 << 6) | (1 << 7));
+/// A UDP socket is in this state when it has a peer.
+const ESTABLISHED_BIT: u32 = 1 << 1;
+/// `TCP_SYN_SENT`.
+const SYN_SENT: u8 = 2;
 /// Bytes of `struct inet_diag_msg`.
 const ANSWER: usize = 72;
 
@@ -26,12 +34,16 @@ const ANSWER: usize = 72;
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) inode: u32,
+    /// The TCP handshake is not over.
+    pub(super) connecting: bool,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     /// Bytes received that the application has not read.
     pub(super) receive_queue: u32,
     pub(super) tcp: TcpInfo,
     pub(super) memory: Memory,
+    /// Bits per second that BBR takes the path to carry; `None` under another congestion control.
+    pub(super) bbr_rate: Option<f64>,
 }
 
 /// `SK_MEMINFO`, in bytes of memory, which is more than the payload.
@@ -57,12 +69,24 @@ impl Memory {
     }
 }
 
-/// The diagnostics socket.
-pub(super) struct Diagnostics(Netlink);
+/// A UDP socket with a peer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Datagrams {
+    pub(super) inode: u32,
+    pub(super) remote_port: u16,
+}
+
+/// The sockets that read from one network namespace.
+pub(super) struct Diagnostics {
+    sockets: Netlink,
+    /// For its queueing disciplines.
+    pub(super) route: Option<Netlink>,
+}
 
 impl Diagnostics {
     pub(super) fn open() -> Result<Diagnostics> {
-        Netlink::open(Some(protocols::SOCK_DIAG)).map(Diagnostics)
+        let sockets = Netlink::open(Some(protocols::SOCK_DIAG))?;
+        Ok(Diagnostics { sockets, route: Netlink::route().ok() })
     }
 
     /// Those of the network namespace in which process `pid` is. A socket stays in the namespace in
@@ -80,17 +104,37 @@ impl Diagnostics {
 
     /// Hands every TCP connection to `each`.
     pub(super) fn look(&mut self, mut each: impl FnMut(Connection)) -> Result<()> {
+        self.dump(libc::IPPROTO_TCP, INFO_BIT | MEMORY_BIT | CONTROL_BIT, STATES, |answer| {
+            // A reply without TCP_INFO is a connection that has just closed.
+            parse(answer).into_iter().for_each(&mut each);
+        })
+    }
+
+    /// Hands every connected UDP socket to `each`.
+    pub(super) fn datagrams(&mut self, mut each: impl FnMut(Datagrams)) -> Result<()> {
+        self.dump(libc::IPPROTO_UDP, 0, ESTABLISHED_BIT, |answer| {
+            if let Some(bytes) = answer.first_chunk::<ANSWER>() {
+                let inode = u32::from_ne_bytes([bytes[68], bytes[69], bytes[70], bytes[71]]);
+                each(Datagrams { inode, remote_port: u16::from_be_bytes([bytes[6], bytes[7]]) });
+            }
+        })
+    }
+
+    fn dump(
+        &mut self,
+        protocol: i32,
+        extensions: u8,
+        states: u32,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
             let mut request = [0u8; 56];
             request[0] = family as u8;
-            request[1] = libc::IPPROTO_TCP as u8;
-            request[2] = INFO_BIT | MEMORY_BIT;
-            request[4..8].copy_from_slice(&STATES.to_ne_bytes());
+            request[1] = protocol as u8;
+            request[2] = extensions;
+            request[4..8].copy_from_slice(&states.to_ne_bytes());
             let message = Message::new(SOCK_DIAG_BY_FAMILY, 0).fixed(&request);
-            self.0.dump(message, "listing TCP connections", |answer| {
-                // A reply without TCP_INFO is a connection that has just closed.
-                parse(answer).into_iter().for_each(&mut each);
-            })?;
+            self.sockets.dump(message, "listing sockets", &mut each)?;
         }
         Ok(())
     }
@@ -112,19 +156,29 @@ fn parse(answer: &[u8]) -> Option<Connection> {
             Ipv6Addr::from(bytes).into()
         }
     };
-    let (mut tcp, mut memory) = (None, Memory::default());
+    let (mut tcp, mut memory, mut bbr_rate) = (None, Memory::default(), None);
     attributes(&answer[ANSWER..], |kind, value| match kind {
         INFO => tcp = Some(TcpInfo::parse(value)),
+        BBR => {
+            // `struct tcp_bbr_info`: the low and the high half of bytes per second come first.
+            let half = |at: usize| {
+                let bytes = value.get(at..)?.first_chunk::<4>()?;
+                Some(f64::from(u32::from_ne_bytes(*bytes)))
+            };
+            bbr_rate = half(0).zip(half(4)).map(|(low, high)| 8.0 * (low + high * 2f64.powi(32)));
+        }
         MEMORY => memory = Memory::parse(value),
         _ => {}
     });
     Some(Connection {
         inode: word(68),
+        connecting: answer[1] == SYN_SENT,
         local: SocketAddr::new(address(8), port(4)),
         remote: SocketAddr::new(address(24), port(6)),
         receive_queue: word(56),
         tcp: tcp?,
         memory,
+        bbr_rate,
     })
 }
 

@@ -9,17 +9,19 @@
 //! This module reads facts ([`Witnesses`]); what follows from them is said elsewhere.
 
 mod diag;
+pub mod lift;
+mod pipes;
 mod processes;
+mod surroundings;
 mod tally;
 mod witness;
 
+pub use pipes::Stage;
 pub use witness::Witnesses;
 
 use crate::error::{Doing, Result};
-use crate::namespace::Hosts;
 use crate::tcp_info::TcpInfo;
 use crate::transfer::meter::{SchedulerClock, now};
-use crate::transfer::{Measurement, Setting};
 use diag::Diagnostics;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -28,8 +30,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
+use surroundings::{Machine, Network};
 use tally::{Connection, Thread};
+use witness::Around;
 
 /// Seconds between samples.
 const EVERY: f64 = 0.02;
@@ -39,6 +42,8 @@ const EVERY_MAX: f64 = 0.5;
 const COST_MAX: f64 = 0.005;
 /// Samples between two searches for new processes and sockets, which cost more than a sample.
 const SEARCH_EVERY: u32 = 8;
+/// Where names are looked up.
+const NAME_SERVER: u16 = 53;
 /// The most connections reported, those with most data first.
 const CONNECTIONS_MAX: usize = 64;
 /// The most connections and threads kept while observing.
@@ -90,6 +95,9 @@ pub struct Observation {
     pub connections: Vec<Observed>,
     /// What was read of the connections to the remote host with most data, if there were any.
     pub witnesses: Option<Witnesses>,
+    /// Processes that pass data on through pipes, in their order; empty without.
+    #[serde(default)]
+    pub pipeline: Vec<Stage>,
 }
 
 /// Everything known so far.
@@ -103,7 +111,16 @@ struct Follower {
     connections: BTreeMap<(u32, String, String), Connection>,
     threads: BTreeMap<u32, Thread>,
     processes: BTreeMap<u32, (f64, f64)>,
-    throttled: Option<(f64, f64)>,
+    /// Of each process, the first and the last reading.
+    throttled: BTreeMap<u32, (processes::Throttle, processes::Throttle)>,
+    /// Of each network namespace, the same.
+    surroundings: BTreeMap<u64, (Network, Network)>,
+    machine: Option<Machine>,
+    /// Sockets that are not the program's.
+    foreign: BTreeSet<u32>,
+    /// Looks with a socket to a name server.
+    names: u32,
+    pipes: BTreeMap<u32, pipes::Ends>,
     looks: u32,
 }
 
@@ -151,32 +168,25 @@ pub fn follow(mut child: Child) -> Result<Observation> {
     Ok(follower.finish(elapsed, status, cost))
 }
 
-/// Follows the two ends of a transfer of our own, as if they were other programs.
-///
-/// # Errors
-/// When the transfer fails or the kernel refuses socket diagnostics.
-pub fn both_ends(setting: &Setting) -> Result<(Measurement, [Observation; 2])> {
-    let mut hosts = Hosts::open(setting.relay.is_some())?;
-    let pids = [hosts.sender.pid(), hosts.receiver.pid()];
-    let over = AtomicBool::new(false);
+/// Follows two processes for some seconds, as if they were other programs.
+pub(crate) fn both(pids: [u32; 2], seconds: f64) -> Result<[Observation; 2]> {
+    let until = now() + seconds;
     std::thread::scope(|scope| {
         let ends = pids.map(|pid| {
-            let over = &over;
             scope.spawn(move || {
                 look_until(pid, |pause| {
-                    std::thread::sleep(std::time::Duration::from_secs_f64(pause));
-                    Ok(over.load(Ordering::Relaxed))
+                    let left = (until - now()).max(0.0);
+                    std::thread::sleep(std::time::Duration::from_secs_f64(pause.min(left)));
+                    Ok(now() >= until)
                 })
             })
         });
-        let measured = hosts.run(setting);
-        over.store(true, Ordering::Relaxed);
         let seen = ends.map(|end| {
             let (follower, elapsed, cost) = end.join().expect("looking does not panic")?;
             Ok(follower.finish(elapsed, None, cost))
         });
         let [sender, receiver] = seen;
-        Ok((measured?, [sender?, receiver?]))
+        Ok([sender?, receiver?])
     })
 }
 
@@ -234,7 +244,45 @@ impl Follower {
             }
         }
         self.seen.extend(&self.pids);
+        self.foreign.clear();
+        self.surroundings();
         Ok(())
+    }
+
+    /// Reads the counters around the program.
+    fn surroundings(&mut self) {
+        self.machine.get_or_insert_with(Machine::now);
+        let mut read = BTreeSet::new();
+        for pid in &self.pids {
+            if let Some(ends) = pipes::of(*pid) {
+                self.pipes.insert(*pid, ends);
+            }
+            if let Some(now) = processes::throttled(*pid) {
+                self.throttled.entry(*pid).or_insert((now, now)).1 = now;
+            }
+            let Some(id) = processes::network(*pid) else { continue };
+            let Some(network) = self.networks.get_mut(&id).filter(|_| read.insert(id)) else {
+                continue;
+            };
+            if let Some(now) = Network::of(*pid, network.route.as_mut()) {
+                self.surroundings.entry(id).or_insert((now, now)).1 = now;
+            }
+        }
+    }
+
+    /// What they say; of the namespaces, the one with most connections and datagrams.
+    fn around(&self, elapsed: f64) -> Around {
+        let throttled = self.throttled.values().map(|(first, last)| last.since(first, elapsed));
+        let changes = self.surroundings.values().map(|(first, last)| last.since(first));
+        let network = changes.max_by_key(|n| n.opened + n.datagrams_in + n.datagrams_out);
+        let first = self.machine.clone().unwrap_or_default();
+        Around {
+            throttled: throttled.reduce(f64::max),
+            network: network.unwrap_or_default(),
+            machine: Machine::now().since(&first, elapsed),
+            names: f64::from(self.names) / f64::from(self.looks.max(1)),
+            looks: self.looks,
+        }
     }
 
     fn look(&mut self, root: u32) -> Result<()> {
@@ -251,30 +299,52 @@ impl Follower {
                 self.threads.entry(tid).or_insert_with(|| Thread::new(look)).note(look);
             }
         }
-        if let Some(seconds) = processes::throttled(root) {
-            self.throttled = Some((self.throttled.map_or(seconds, |(first, _)| first), seconds));
-        }
         self.looks += 1;
+        self.sockets()
+    }
+
+    /// Looks at the sockets of every namespace, and searches for the owners of those that are new.
+    fn sockets(&mut self) -> Result<()> {
         let at = now();
-        let (inodes, connections) = (&self.inodes, &mut self.connections);
+        let (mut streams, mut names) = (Vec::new(), Vec::new());
         for network in self.networks.values_mut() {
-            network.look(|seen| {
-                let Some(pid) = inodes.get(&seen.inode) else { return };
-                let key = (seen.inode, seen.local.to_string(), seen.remote.to_string());
-                if connections.len() < KEPT_MAX || connections.contains_key(&key) {
-                    let new = || Connection::new(&seen, *pid, at);
-                    connections.entry(key).or_insert_with(new).note(&seen, at);
+            network.look(|seen| streams.push(seen))?;
+            network.datagrams(|seen| {
+                if seen.remote_port == NAME_SERVER {
+                    names.push(seen.inode);
                 }
             })?;
+        }
+        let all = || streams.iter().map(|seen| seen.inode).chain(names.iter().copied());
+        let new = all().any(|inode| {
+            inode > 0 && !self.inodes.contains_key(&inode) && !self.foreign.contains(&inode)
+        });
+        if new {
+            self.pids.iter().for_each(|pid| processes::sockets(*pid, &mut self.inodes));
+            if self.foreign.len() > KEPT_MAX {
+                self.foreign.clear();
+            }
+            let inodes = &self.inodes;
+            self.foreign.extend(all().filter(|inode| !inodes.contains_key(inode)));
+        }
+        self.names += u32::from(names.iter().any(|inode| self.inodes.contains_key(inode)));
+        for seen in streams {
+            let Some(pid) = self.inodes.get(&seen.inode) else { continue };
+            let key = (seen.inode, seen.local.to_string(), seen.remote.to_string());
+            if self.connections.len() < KEPT_MAX || self.connections.contains_key(&key) {
+                let new = || Connection::new(&seen, *pid, at);
+                self.connections.entry(key).or_insert_with(new).note(&seen, at);
+            }
         }
         Ok(())
     }
 
-    fn finish(self, elapsed: f64, status: Option<ExitStatus>, cost: f64) -> Observation {
-        let throttled = self.throttled.map(|(first, last)| (last - first) / elapsed);
+    fn finish(mut self, elapsed: f64, status: Option<ExitStatus>, cost: f64) -> Observation {
+        self.surroundings();
+        let around = self.around(elapsed);
         let all: Vec<&Connection> = self.connections.values().collect();
         let threads: Vec<&Thread> = self.threads.values().collect();
-        let witnesses = witness::of(&all, &threads, elapsed, throttled);
+        let witnesses = witness::of(&all, &threads, elapsed, &around);
         let mut connections: Vec<Observed> = all.iter().map(|one| one.observed()).collect();
         connections.sort_by_key(|c| std::cmp::Reverse(c.sent + c.received));
         connections.truncate(CONNECTIONS_MAX);
@@ -289,6 +359,7 @@ impl Follower {
             system: self.processes.values().map(|t| t.1).sum(),
             connections,
             witnesses,
+            pipeline: pipes::chain(&self.pipes, &threads, elapsed),
         }
     }
 }

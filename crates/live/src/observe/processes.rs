@@ -19,16 +19,29 @@ pub(super) enum State {
     Timer,
     /// Asleep in a disk or file system.
     Disk,
-    /// Asleep reading or writing a pipe.
-    Pipe,
+    /// Asleep reading a pipe, which is empty.
+    PipeRead,
+    /// Asleep writing a pipe, which is full.
+    PipeWrite,
     /// Asleep writing to a socket.
     Send,
     /// Asleep reading from a socket.
     Receive,
     /// Asleep until one of several descriptors is ready.
     Poll,
-    /// Asleep in anything else: a lock, a child.
+    /// Asleep until a connection is made.
+    Connect,
+    /// Asleep until somebody connects.
+    Accept,
+    /// Asleep until another thread or a child does something.
+    Others,
+    /// Asleep in anything else.
     Other,
+}
+
+impl State {
+    /// How many there are.
+    pub(super) const COUNT: usize = State::Other as usize + 1;
 }
 
 /// One look at a thread. CPU times are in seconds since it started.
@@ -101,8 +114,13 @@ fn asleep(pid: u32, function: &str, call: &str) -> State {
     if function.contains("nanosleep") {
         return State::Timer;
     }
-    if function.contains("pipe") {
-        return State::Pipe;
+    match function {
+        _ if function.contains("pipe_read") => return State::PipeRead,
+        _ if function.contains("pipe_write") => return State::PipeWrite,
+        _ if function.contains("wait_for_connect") => return State::Connect,
+        _ if function.contains("csk_accept") => return State::Accept,
+        _ if function.contains("futex") || function == "do_wait" => return State::Others,
+        _ => {}
     }
     let mut words = call.split_ascii_whitespace();
     let Some(number) = words.next().and_then(|word| word.parse::<i64>().ok()) else {
@@ -126,21 +144,51 @@ fn asleep(pid: u32, function: &str, call: &str) -> State {
     if !reads && !writes {
         let waits =
             POLLS.contains(&number) || function.contains("poll") || function.contains("select");
-        return if waits { State::Poll } else { State::Other };
+        return match number {
+            _ if waits => State::Poll,
+            libc::SYS_connect => State::Connect,
+            libc::SYS_accept | libc::SYS_accept4 => State::Accept,
+            libc::SYS_futex | libc::SYS_wait4 | libc::SYS_waitid => State::Others,
+            _ => State::Other,
+        };
     }
     let target = argument.and_then(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok());
     match target.as_deref().and_then(std::path::Path::to_str) {
         Some(name) if name.starts_with("socket:") && reads => State::Receive,
         Some(name) if name.starts_with("socket:") => State::Send,
-        Some(name) if name.starts_with("pipe:") => State::Pipe,
+        Some(name) if name.starts_with("pipe:") && reads => State::PipeRead,
+        Some(name) if name.starts_with("pipe:") => State::PipeWrite,
         Some(name) if name.starts_with('/') && !name.starts_with("/dev/") => State::Disk,
         _ => State::Other,
     }
 }
 
-/// Seconds for which the control group of `pid` was kept from its CPUs by its quota; `None` where no
-/// controller counts them.
-pub(super) fn throttled(pid: u32) -> Option<f64> {
+/// What the control group of a process says of its quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Throttle {
+    /// Seconds for which it was kept from its CPUs.
+    seconds: f64,
+    /// Periods, and those in which the quota was used up.
+    periods: (u64, u64),
+    /// CPUs' worth of time that it gets.
+    quota: Option<f64>,
+}
+
+impl Throttle {
+    /// The share of the time in which the quota kept it from a CPU, since `first`, `elapsed` ago. The
+    /// kernel's sum of times misses threads that were not ready at the start of a period, so the
+    /// periods count, too: in each that was used up, one thread could run for the quota at most.
+    pub(super) fn since(&self, first: &Throttle, elapsed: f64) -> f64 {
+        let by_time = (self.seconds - first.seconds) / elapsed.max(1e-3);
+        let all = self.periods.0.saturating_sub(first.periods.0).max(1) as f64;
+        let used_up = self.periods.1.saturating_sub(first.periods.1) as f64 / all;
+        let kept = 1.0 - self.quota.unwrap_or(1.0).min(1.0);
+        by_time.max(used_up * kept).clamp(0.0, 1.0)
+    }
+}
+
+/// The quota of the control group of `pid`; `None` where no controller counts it.
+pub(super) fn throttled(pid: u32) -> Option<Throttle> {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     groups.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -152,13 +200,31 @@ pub(super) fn throttled(pid: u32) -> Option<f64> {
             }
             _ => return None,
         };
-        let text = fs::read_to_string(format!("{folder}/cpu.stat")).ok()?;
-        text.lines().find_map(|line| match line.split_once(' ')? {
-            ("throttled_usec", count) => count.parse::<f64>().ok().map(|us| us * 1e-6),
-            ("throttled_time", count) => count.parse::<f64>().ok().map(|ns| ns * 1e-9),
-            _ => None,
-        })
+        let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
+        let mut throttle = throttle_of(&read("cpu.stat")?)?;
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number > 0.0);
+        let pair = match read("cpu.max") {
+            Some(text) => text.split_once(' ').map(|(a, b)| (number(a), number(b))),
+            None => read("cpu.cfs_quota_us")
+                .zip(read("cpu.cfs_period_us"))
+                .map(|(quota, period)| (number(&quota), number(&period))),
+        };
+        throttle.quota = pair.and_then(|(quota, period)| Some(quota? / period?));
+        Some(throttle)
     })
+}
+
+/// `cpu.stat` of either version; `None` without a count of throttling.
+fn throttle_of(text: &str) -> Option<Throttle> {
+    let count = |name: &str| {
+        let of = |line: &str| line.split_once(' ').filter(|(key, _)| *key == name)?.1.parse().ok();
+        text.lines().find_map(of)
+    };
+    let seconds = count("throttled_usec")
+        .map(|us: u64| us as f64 * 1e-6)
+        .or_else(|| count("throttled_time").map(|ns| ns as f64 * 1e-9))?;
+    let periods = (count("nr_periods").unwrap_or(0), count("nr_throttled").unwrap_or(0));
+    Some(Throttle { seconds, periods, quota: None })
 }
 
 /// The identity of the network namespace of `pid`.
@@ -213,14 +279,24 @@ mod tests {
     fn the_call_and_its_descriptor_tell_pipes_from_sockets() {
         let pid = std::process::id();
         assert_eq!(asleep(pid, "hrtimer_nanosleep", ""), State::Timer);
-        assert_eq!(asleep(pid, "anon_pipe_read", ""), State::Pipe);
+        assert_eq!(asleep(pid, "anon_pipe_read", ""), State::PipeRead);
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
         let call = |number: i64| format!("{number} {fd:#x} 0x0 0x0");
         assert_eq!(asleep(pid, "wait_woken", &call(libc::SYS_sendto)), State::Send);
         assert_eq!(asleep(pid, "wait_woken", &call(libc::SYS_recvfrom)), State::Receive);
-        assert_eq!(asleep(pid, "do_wait", "61 0xffffffff"), State::Other);
+        assert_eq!(asleep(pid, "do_wait", "61 0xffffffff"), State::Others);
         assert_eq!(asleep(pid, "0", "no number"), State::Other);
+    }
+
+    #[test]
+    fn a_quota_that_is_used_up_counts_by_time_and_by_periods() {
+        let first = throttle_of("nr_periods 10\nnr_throttled 1\nthrottled_time 0\n").unwrap();
+        let text = "nr_periods 20\nnr_throttled 11\nthrottled_time 100000000\n";
+        let last = throttle_of(text).unwrap();
+        assert_eq!(last.since(&first, 1.0), 0.1);
+        assert_eq!(Throttle { quota: Some(0.25), ..last }.since(&first, 1.0), 0.75);
+        assert_eq!(throttle_of("usage_usec 5\n"), None);
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub(super) struct Looks {
     pub(super) tail_held: u32,
     pub(super) not_sent: u32,
     pub(super) application_limited: u32,
+    pub(super) connecting: u32,
+    /// Nothing to send and nothing in flight.
+    pub(super) empty: u32,
 }
 
 /// A connection while it is followed.
@@ -38,10 +41,58 @@ pub(super) struct Connection {
     pub(super) last: TcpInfo,
     pub(super) looks: Looks,
     pub(super) rtt_sum: f64,
+    pub(super) congestion_sum: f64,
     pub(super) send_buffer: u32,
     pub(super) receive_buffer: (u32, u32),
     pub(super) send_window: (u32, u32),
     pub(super) receive_window: (u32, u32),
+    pub(super) windows: Windows,
+    pub(super) bbr_rate: Option<f64>,
+}
+
+/// Seconds over which a rate is taken, where its steadiness matters.
+const WINDOW: f64 = 0.1;
+
+/// The rate of a connection in windows of [`WINDOW`], after the first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Windows {
+    from: f64,
+    bytes: u64,
+    retransmits: u32,
+    /// Sum and sum of squares of the rates, in bits per second.
+    sums: (f64, f64),
+    all: u32,
+    with_loss: u32,
+}
+
+impl Windows {
+    fn note(&mut self, at: f64, tcp: &TcpInfo) {
+        if at - self.from < WINDOW {
+            return;
+        }
+        let bytes = tcp.bytes_acked.max(tcp.bytes_received);
+        // The first ends with the slow start, not with a window.
+        if self.from > 0.0 {
+            let rate = bytes.saturating_sub(self.bytes) as f64 * 8.0 / (at - self.from);
+            self.sums = (self.sums.0 + rate, self.sums.1 + rate * rate);
+            self.all += 1;
+            self.with_loss += u32::from(tcp.retransmits > self.retransmits);
+        }
+        (self.from, self.bytes, self.retransmits) = (at, bytes, tcp.retransmits);
+    }
+
+    /// Standard deviation of the rate over its mean; `None` below five windows.
+    pub(super) fn variation(&self) -> Option<f64> {
+        let count = f64::from(self.all);
+        let mean = self.sums.0 / count;
+        let variance = (self.sums.1 / count - mean * mean).max(0.0);
+        (self.all >= 5 && mean > 0.0).then(|| variance.sqrt() / mean)
+    }
+
+    /// The share of the windows in which something was sent again.
+    pub(super) fn with_loss(&self) -> f64 {
+        f64::from(self.with_loss) / f64::from(self.all.max(1))
+    }
 }
 
 fn widen((low, high): (u32, u32), value: u32) -> (u32, u32) {
@@ -62,10 +113,13 @@ impl Connection {
             last: tcp,
             looks: Looks::default(),
             rtt_sum: 0.0,
+            congestion_sum: 0.0,
             send_buffer: 0,
             receive_buffer: (seen.memory.receive_max, seen.memory.receive_max),
             send_window: (tcp.send_window, tcp.send_window),
             receive_window: (tcp.receive_window, tcp.receive_window),
+            windows: Windows::default(),
+            bbr_rate: seen.bbr_rate,
         }
     }
 
@@ -91,9 +145,14 @@ impl Connection {
         count(&mut looks.tail_held, tail && room > tcp.segment.into() && !congested);
         count(&mut looks.not_sent, tcp.not_sent >= tcp.segment.max(1));
         count(&mut looks.application_limited, tcp.application_limited);
+        count(&mut looks.connecting, seen.connecting);
+        count(&mut looks.empty, tcp.unacked == 0 && tcp.not_sent == 0);
+        self.windows.note(at, &tcp);
+        self.bbr_rate = seen.bbr_rate;
         self.last_at = at;
         self.last = tcp;
         self.rtt_sum += tcp.rtt;
+        self.congestion_sum += f64::from(tcp.congestion_window);
         self.send_buffer = memory.send_max;
         self.receive_buffer = widen(self.receive_buffer, memory.receive_max);
         self.send_window = widen(self.send_window, tcp.send_window);
@@ -124,12 +183,12 @@ pub(super) struct Thread {
     pub(super) last: ThreadLook,
     pub(super) all: u32,
     /// Looks by [`State`].
-    states: [u32; 8],
+    states: [u32; State::COUNT],
 }
 
 impl Thread {
     pub(super) fn new(look: ThreadLook) -> Thread {
-        Thread { first: look, last: look, all: 0, states: [0; 8] }
+        Thread { first: look, last: look, all: 0, states: [0; State::COUNT] }
     }
 
     pub(super) fn note(&mut self, look: ThreadLook) {

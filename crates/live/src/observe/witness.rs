@@ -4,6 +4,7 @@
 //! host are one: their rates are added, their looks are counted together.
 
 use super::processes::State;
+use super::surroundings::{MachineChange, Network};
 use super::tally::{Connection, Looks, Thread};
 use super::{EVERY, KEPT_MAX};
 use crate::tcp_info::TcpInfo;
@@ -20,6 +21,8 @@ pub struct Witnesses {
     pub connections: usize,
     /// Looks at them.
     pub looks: u32,
+    /// Looks at the program.
+    pub program_looks: u32,
     /// Seconds from the first look at one to the last.
     pub seconds: f64,
     /// Bytes in both directions.
@@ -59,6 +62,52 @@ pub struct Witnesses {
     pub pacing_max: Option<f64>,
     /// Segments with data sent, over those received.
     pub out_over_in: f64,
+    /// Segments that arrived for each segment with data sent: acknowledgements.
+    pub acknowledged: f64,
+    /// Segments that arrived, and segments that were sent.
+    pub segments: (u64, u64),
+    /// Segments with data sent each second.
+    pub data_out: f64,
+    /// Of the connection with most data: when it was last seen (seconds of the monotonic clock), and how
+    /// many bytes were acknowledged or had arrived by then.
+    pub at: (f64, u64),
+    /// Of the segments repeated, those repeated for nothing (`tcpi_dsack_dups`).
+    pub spurious: f64,
+    /// Times that segments were seen to overtake each other (`tcpi_reord_seen`).
+    pub reordered: u32,
+    /// Bytes of data in a segment, in the main direction.
+    pub payload: f64,
+    /// `tcpi_snd_mss`.
+    pub segment: u32,
+    /// Nothing to send and nothing in flight.
+    pub empty: f64,
+    /// Deviation of the rate of windows of 0.1 s from their mean; `None` below five.
+    pub variation: Option<f64>,
+    /// The share of these windows in which something was repeated.
+    pub lossy_windows: f64,
+    /// What BBR takes the path to carry, bits per second; `None` under another congestion control.
+    pub bbr_rate: Option<f64>,
+    /// Mean congestion window of the looks, segments.
+    pub congestion_window: f64,
+
+    /// Connections opened or accepted in the namespace each second (`/proc/net/snmp`).
+    pub opened: f64,
+    /// Bytes of a connection, on average.
+    pub bytes_each: f64,
+    /// The share of the looks with a socket to a name server.
+    pub names: f64,
+    /// Datagrams that the namespace received and sent each second.
+    pub datagrams: (f64, f64),
+    /// Of the datagrams that arrived, the share dropped at a full buffer.
+    pub overflowed: f64,
+    /// Packets dropped by interfaces, queueing disciplines and CPU backlogs.
+    pub dropped: u64,
+    /// The greatest share of its time that a CPU spent in softirqs (`/proc/stat`).
+    pub softirq: f64,
+    /// The idle share of all CPUs.
+    pub idle: f64,
+    /// The share of the time in which some thread of the machine waited for a CPU (PSI).
+    pub pressure: f64,
 
     /// `SK_MEMINFO`: the send queue near `sk_sndbuf`.
     pub send_full: f64,
@@ -97,27 +146,55 @@ pub struct Witnesses {
     pub receive: f64,
     /// Asleep until one of several descriptors is ready.
     pub poll: f64,
+    /// Of `pipe`, writing one that is full; the rest is reading one that is empty.
+    pub pipe_write: f64,
+    /// Asleep until a connection is made, or with one whose handshake is not over (`TCP_SYN_SENT`).
+    pub connect: f64,
+    /// Asleep until somebody connects.
+    pub accept: f64,
+    /// Asleep until another thread or a child does something.
+    pub others: f64,
     /// Asleep in anything else.
     pub other: f64,
     /// The share of the time in which it is not known what the thread did.
     pub not_attributed: f64,
 }
 
-/// Of the host with most data.
+/// What was read besides connections and threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Around {
+    pub(super) throttled: Option<f64>,
+    pub(super) network: Network,
+    pub(super) machine: MachineChange,
+    /// The share of the looks with a socket to a name server.
+    pub(super) names: f64,
+    /// Looks at the program.
+    pub(super) looks: u32,
+}
+
+/// Of the host with most data; without a connection, of the program itself.
 pub(super) fn of(
     all: &[&Connection],
     threads: &[&Thread],
     elapsed: f64,
-    throttled: Option<f64>,
+    around: &Around,
 ) -> Option<Witnesses> {
+    let mut w =
+        Witnesses { throttled: around.throttled, names: around.names, ..Witnesses::default() };
+    surroundings(&mut w, around, elapsed);
     let mut hosts: BTreeMap<IpAddr, (u64, Vec<&Connection>)> = BTreeMap::new();
     for connection in all.iter().take(KEPT_MAX) {
         let host = hosts.entry(connection.remote).or_default();
         host.0 = host.0.saturating_add(connection.bytes());
         host.1.push(connection);
     }
-    let (bytes, group) = hosts.into_values().max_by_key(|(bytes, _)| *bytes)?;
-    let mut w = Witnesses { connections: group.len(), bytes, throttled, ..Witnesses::default() };
+    let Some((bytes, group)) = hosts.into_values().max_by_key(|(bytes, _)| *bytes) else {
+        (w.looks, w.seconds) = (around.looks, elapsed.max(EVERY));
+        thread(&mut w, &[], threads);
+        return (!threads.is_empty()).then_some(w);
+    };
+    (w.connections, w.bytes) = (group.len(), bytes);
+    w.bytes_each = bytes as f64 / group.len() as f64;
     let (from, to) = group
         .iter()
         .fold((f64::MAX, f64::MIN), |(from, to), c| (from.min(c.first_at), to.max(c.last_at)));
@@ -126,6 +203,18 @@ pub(super) fn of(
     network(&mut w, &group);
     thread(&mut w, &group, threads);
     Some(w)
+}
+
+fn surroundings(w: &mut Witnesses, around: &Around, elapsed: f64) {
+    let (network, machine) = (around.network, around.machine);
+    let each_second = |count: u64| count as f64 / elapsed.max(EVERY);
+    w.opened = each_second(network.opened);
+    w.datagrams = (each_second(network.datagrams_in), each_second(network.datagrams_out));
+    let arrived = (network.datagrams_in + network.overflows).max(1) as f64;
+    w.overflowed = network.overflows as f64 / arrived;
+    w.dropped = network.interface_drops + network.queue_drops + machine.backlog_drops;
+    w.program_looks = around.looks;
+    (w.softirq, w.idle, w.pressure) = (machine.softirq, machine.idle, machine.pressure);
 }
 
 fn network(w: &mut Witnesses, group: &[&Connection]) {
@@ -169,9 +258,25 @@ fn network(w: &mut Witnesses, group: &[&Connection]) {
     let (out, back) = (counted(|t| t.data_segments_out), counted(|t| t.data_segments_in));
     w.lost = repeated.max(0.0) / out.max(1.0);
     w.out_over_in = out / back.max(1.0);
+    let segments = |what: fn(&TcpInfo) -> u32| counted(what) as u64;
+    w.segments = (segments(|t| t.segments_in), segments(|t| t.segments_out));
+    w.acknowledged = w.segments.0 as f64 / out.max(1.0);
+    w.spurious = counted(|t| t.spurious) / counted(|t| t.retransmits).max(1.0);
+    w.reordered = counted(|t| t.reordered) as u32;
+    w.payload = if w.sends { sent / out.max(1.0) } else { received / back.max(1.0) };
+    w.empty = share(|l| l.empty);
+    let connecting = sum(&|c| c.looks.connecting.into());
+    w.connect = (connecting / f64::from(w.program_looks.max(1))).min(1.0);
+    w.data_out = out / w.seconds;
+    w.congestion_window = sum(&|c| c.congestion_sum) / looks.max(1.0);
     let Some(main) = group.iter().max_by_key(|c| c.bytes()) else { return };
     let pacing = main.last.pacing_max;
     w.pacing_max = (pacing > 0.0).then_some(pacing * group.len() as f64);
+    w.at = (main.last_at, main.bytes());
+    w.segment = main.last.segment;
+    w.bbr_rate = main.bbr_rate.map(|_| sum(&|c| c.bbr_rate.unwrap_or(0.0)));
+    w.variation = main.windows.variation();
+    w.lossy_windows = main.windows.with_loss();
     w.window = main.send_window.1;
     w.window_constant = f64::from(main.send_window.0) / f64::from(main.send_window.1.max(1));
     w.send_buffer = main.send_buffer;
@@ -183,11 +288,15 @@ fn network(w: &mut Witnesses, group: &[&Connection]) {
 
 /// The thread of the processes that hold the connections which was most on a CPU or asleep in a socket.
 fn thread(w: &mut Witnesses, group: &[&Connection], threads: &[&Thread]) {
-    let holds = |t: &&&Thread| group.iter().any(|c| c.pid == t.first.pid);
+    let holds = |t: &&&Thread| group.is_empty() || group.iter().any(|c| c.pid == t.first.pid);
+    // One that was seen in a socket moves the data; a pipe is nearer to it than a timer.
     let activity = |t: &Thread| {
-        let sockets = t.count(State::Send) + t.count(State::Receive) + t.count(State::Ready);
+        let sockets = [State::Send, State::Receive, State::Ready, State::Connect, State::Accept];
+        let pipes = [State::PipeRead, State::PipeWrite, State::Disk];
+        let rest = [State::Timer, State::Poll];
+        let count = |states: &[State]| states.iter().map(|s| f64::from(t.count(*s))).sum::<f64>();
         let cpu = (t.last.run - t.first.run) / EVERY;
-        f64::from(sockets) + cpu + 0.5 * f64::from(t.count(State::Timer) + t.count(State::Poll))
+        count(&sockets) + cpu + 0.6 * count(&pipes) + 0.4 * count(&rest)
     };
     let Some(mover) =
         threads.iter().filter(holds).max_by(|a, b| activity(a).total_cmp(&activity(b)))
@@ -199,17 +308,27 @@ fn thread(w: &mut Witnesses, group: &[&Connection], threads: &[&Thread]) {
     let share = |state: State| f64::from(mover.count(state)) / looks;
     w.timer = share(State::Timer);
     w.disk = share(State::Disk);
-    w.pipe = share(State::Pipe);
+    w.pipe_write = share(State::PipeWrite);
+    w.pipe = share(State::PipeRead) + w.pipe_write;
+    w.connect = w.connect.max(share(State::Connect));
+    w.accept = share(State::Accept);
+    w.others = share(State::Others);
     w.send = share(State::Send);
     w.receive = share(State::Receive);
     w.poll = share(State::Poll);
     w.other = share(State::Other);
     let (first, last) = (mover.first, mover.last);
-    w.run = ((last.run - first.run) / w.seconds).clamp(0.0, 1.0);
-    w.wait = ((last.wait - first.wait) / w.seconds).clamp(0.0, 1.0 - w.run);
     let (user, system) = (last.user - first.user, last.system - first.system);
     w.user = (user + system >= 0.1).then(|| user / (user + system));
-    let asleep = w.timer + w.disk + w.pipe + w.send + w.receive + w.poll;
+    let asleep = [State::Timer, State::Disk, State::PipeRead, State::PipeWrite, State::Send]
+        .into_iter()
+        .chain([State::Receive, State::Poll, State::Connect, State::Accept, State::Others])
+        .map(share)
+        .sum::<f64>();
+    w.run = ((last.run - first.run) / w.seconds).clamp(0.0, 1.0);
+    // The kernel counts some of the time asleep as waiting (delayed dequeueing), but not both are so.
+    let awake = (1.0 - w.run - asleep).max(0.0);
+    w.wait = ((last.wait - first.wait) / w.seconds).clamp(0.0, awake);
     let known = (w.run + w.wait + w.throttled.unwrap_or(0.0)).min(1.0);
     w.not_attributed = (1.0 - known - asleep).clamp(0.0, 1.0);
 }

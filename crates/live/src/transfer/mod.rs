@@ -200,7 +200,8 @@ impl Hosts {
     fn start_relay(&mut self, setting: &Setting) -> Result<()> {
         let (Some(relay), Some(what)) = (&mut self.relay, setting.relay) else { return Ok(()) };
         let rate = what.rate.map(|r| r.as_bits() as f64);
-        relay.done(&Request::Relay(relay::Job { delay: what.delay.as_secs_f64(), rate }))
+        let way = relay::Way { rate, ..relay::Way::wire(what.delay.as_secs_f64()) };
+        relay.done(&Request::Relay(relay::Job { out: way, back: way }))
     }
 
     fn stop_relay(&mut self) -> Result<Option<relay::Relayed>> {

@@ -1,0 +1,521 @@
+//! The causes that can limit somebody's connection, and the tests by which each stands or falls.
+//!
+//! A cause holds when all that it needs was read and is so, and nothing that was read refutes it. When one
+//! cause holds it is the verdict; when none or several do there is no verdict, and the words say why.
+//! Confidence is high only where every test could be made and at most a tenth of the time of the
+//! thread that moves the data is not attributed.
+
+mod advice;
+mod facts;
+mod rows;
+
+pub use advice::{Advice, Gain, Lift};
+
+use facts::{DATAGRAMS, MOST, SOME};
+use lastmeter_ledger::Confidence;
+use lastmeter_live::observe::Witnesses;
+use rows::Row;
+use serde::{Deserialize, Serialize};
+
+/// Fewer looks than this decide nothing.
+const LOOKS_MIN: u32 = 6;
+/// Fewer than this leave shares of the looks coarse.
+const LOOKS_SURE: u32 = 20;
+/// Fewer bytes than this are next to nothing.
+const BYTES_MIN: u64 = 4096;
+/// The share of the time that may stay unattributed where confidence is high.
+const UNATTRIBUTED_MAX: f64 = 0.1;
+/// Waiting for a CPU longer than this, the program is disturbed by others.
+const DISTURBED: f64 = 0.1;
+
+/// What can limit a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The sending program sleeps.
+    SenderSleeps,
+    /// It waits for a disk.
+    SenderDisk,
+    /// It waits for a pipe.
+    SenderPipe,
+    /// It computes.
+    SenderComputes,
+    /// Its CPU is busy moving the data.
+    SenderCpu,
+    /// The receiving program sleeps.
+    ReceiverSleeps,
+    /// It waits for a disk.
+    ReceiverDisk,
+    /// It waits for a pipe.
+    ReceiverPipe,
+    /// It computes.
+    ReceiverComputes,
+    /// Its CPU is busy moving the data.
+    ReceiverCpu,
+    /// The receiving program does not read; why, only its own side can tell.
+    ReceiverSlow,
+    /// Other programs use the CPU.
+    SharedCpu,
+    /// A control group's quota.
+    Throttled,
+    /// The send buffer is smaller than what the path holds.
+    SendBuffer,
+    /// The receive buffer is.
+    ReceiveBuffer,
+    /// A link or a shaper is full.
+    LinkRate,
+    /// Segments are lost without a queue.
+    Loss,
+    /// The congestion window is still small for the round trip.
+    CongestionWindow,
+    /// The program's own cap on the pacing rate.
+    PacingCap,
+    /// Each message waits for the reply to the one before.
+    RoundTrips,
+    /// The last part of a message is held back until the part before is acknowledged.
+    Nagle,
+    /// Each message is a segment and a call of its own, and the sender's CPU is busy with them.
+    SmallMessages,
+    /// One CPU is busy with the protocols of arriving packets.
+    Softirq,
+    /// What exceeds a rate is dropped, without a queue.
+    Policer,
+    /// Packets overtake each other.
+    Reordering,
+    /// The way back loses or delays acknowledgements.
+    AckPath,
+    /// Making connections takes longer than using them.
+    ConnectionSetUp,
+    /// The name server.
+    NameLookUp,
+    /// Datagrams arrive faster than they are read.
+    DatagramOverflow,
+    /// What passes the data on between the two ends.
+    Proxy,
+    /// The network has no part in it.
+    NoNetwork,
+}
+
+/// What the tests say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// The one cause that holds.
+    pub cause: Option<Cause>,
+    /// The share of the time in which it limited.
+    pub share: f64,
+    /// From tests and witnesses.
+    pub confidence: Confidence,
+    /// The cause that came nearest.
+    pub next: Option<Cause>,
+    /// One thing to do.
+    pub advice: Option<Advice>,
+    /// The cause, and the test that refutes the next one.
+    pub words: String,
+}
+
+impl Finding {
+    fn undecided(words: String) -> Finding {
+        let confidence = Confidence::Undecided;
+        Finding { cause: None, share: 0.0, confidence, next: None, advice: None, words }
+    }
+}
+
+/// Of a side at which no connection was seen.
+pub fn unseen() -> Finding {
+    Finding::undecided("No TCP connection was seen.".to_owned())
+}
+
+/// Judges one side.
+pub fn judge(w: &Witnesses) -> Finding {
+    if w.looks.max(w.program_looks) < LOOKS_MIN {
+        let words = format!("Only {} looks at the connection: too few to tell.", w.looks);
+        return Finding::undecided(words);
+    }
+    // Connections that are too short to be looked at often say little themselves.
+    let brief = w.looks < LOOKS_MIN;
+    let rows = if brief || w.bytes < BYTES_MIN { rows::OTHER } else { rows::TCP };
+    let so = |test: &facts::Test| (test.is)(w) == Some(true);
+    let holds = |row: &&Row| row.needs.iter().all(so) && !row.refuted_by.iter().any(so);
+    let holding: Vec<&Row> = rows.iter().filter(holds).collect();
+    match holding.as_slice() {
+        [row] => found(w, row, rows),
+        [first, others @ ..] if others.iter().all(|other| other.cause == first.cause) => {
+            found(w, first, rows)
+        }
+        [] => Finding::undecided(open(w)),
+        [first, second, ..] => Finding::undecided(format!(
+            "Two causes remain. {}. {}.",
+            (first.words)(w),
+            (second.words)(w)
+        )),
+    }
+}
+
+/// Why nothing holds.
+fn open(w: &Witnesses) -> String {
+    let waiting = w.receive + w.poll;
+    let percent = |share: f64| format!("{:.0} % of the time", 100.0 * share);
+    match w {
+        w if w.bytes < BYTES_MIN && w.datagrams.0.max(w.datagrams.1) >= DATAGRAMS => format!(
+            "{:.0} datagrams arrived and {:.0} left each second; none was dropped at this host's \
+             buffers, so what limits them lies elsewhere.",
+            w.datagrams.0, w.datagrams.1
+        ),
+        w if w.bytes >= BYTES_MIN && w.looks < LOOKS_MIN => {
+            format!("Only {} looks at the connection: too few to tell.", w.looks)
+        }
+        w if w.bytes < BYTES_MIN => "TCP carried next to nothing, so it is not judged.".to_owned(),
+        w if w.accept >= SOME => format!(
+            "It waited for new connections {}: what delays them only their other end can tell.",
+            percent(w.accept)
+        ),
+        w if !w.sends && waiting >= MOST => format!(
+            "The program waited for data {}: the sender or the network limits, which only the \
+             sender's side can tell.",
+            percent(waiting)
+        ),
+        w if (facts::TARDY.is)(w) == Some(true) && waiting >= MOST => format!(
+            "It waited {} for the other end, which takes longer than the round trip to reply; why, \
+             only that end can tell.",
+            percent(waiting)
+        ),
+        w if w.sends && w.window_limited >= SOME => {
+            "The receiver's window limits and varies: its program reads too slowly or its buffer \
+             is small, which only the receiver's side can tell."
+                .to_owned()
+        }
+        w if w.sends && facts::queued(w) && (facts::FEW_ACKS.is)(w) == Some(true) => {
+            "The round trip is longer than it need be and few acknowledgements come back: a link \
+             is full, on the way there or on the way back, which the receiver's side can tell."
+                .to_owned()
+        }
+        _ => "None of the known causes holds for most of the time.".to_owned(),
+    }
+}
+
+fn found(w: &Witnesses, row: &Row, rows: &[Row]) -> Finding {
+    let so = |test: &facts::Test| (test.is)(w);
+    // The nearest other cause is the one of which most is so; the test that refutes it is named.
+    let nearness = |other: &Row| {
+        let so_far = other.needs.iter().filter(|test| so(test) == Some(true)).count();
+        let against = other.refuted_by.iter().filter(|test| so(test) == Some(true)).count();
+        (2 * so_far) as i64 - (other.needs.len() + against) as i64
+    };
+    let others = rows.iter().filter(|other| other.cause != row.cause);
+    let next = others.max_by_key(|other| nearness(other));
+    let against = next.map_or(String::new(), |next| {
+        let missing = next.needs.iter().find(|test| so(test) != Some(true));
+        let refuting = next.refuted_by.iter().find(|test| so(test) == Some(true));
+        let why = match (missing, refuting) {
+            (_, Some(test)) => test.words.to_owned(),
+            (Some(test), None) => format!("it is not so that {}", test.words),
+            (None, None) => return String::new(),
+        };
+        format!("; not {}, since {why}", name(next.cause))
+    });
+    let read = row.needs.iter().chain(row.refuted_by).all(|test| so(test).is_some());
+    let disturbed = w.wait >= DISTURBED && row.cause != Cause::SharedCpu;
+    // These rest on counts of few events or on what a queue looks like from afar.
+    let inferred = match row.cause {
+        Cause::Loss | Cause::Policer | Cause::Reordering | Cause::CongestionWindow => true,
+        Cause::LinkRate => w.lost == 0.0,
+        _ => false,
+    };
+    let coarse = w.looks.max(w.program_looks) < LOOKS_SURE;
+    let clear = w.not_attributed <= UNATTRIBUTED_MAX && !disturbed && !inferred && !coarse;
+    let confidence = match (read, clear) {
+        (true, true) => Confidence::High,
+        (true, false) | (false, true) => Confidence::Medium,
+        (false, false) => Confidence::Low,
+    };
+    let advice = (row.advice)(w);
+    Finding {
+        cause: Some(row.cause),
+        share: (row.share)(w).clamp(0.0, 1.0),
+        confidence,
+        next: next.map(|row| row.cause),
+        words: format!("{}{against}. {}.", (row.words)(w), advice.knob()),
+        advice: Some(advice),
+    }
+}
+
+/// What was read of one side, and what it says.
+pub type Side<'a> = (Option<&'a Witnesses>, &'a Finding);
+
+/// Joins what both sides say: a cause at one side that the other leaves open or says less exactly, and
+/// what only both together show.
+pub fn joined(sender: Side<'_>, receiver: Side<'_>) -> Finding {
+    if let (Some(out), Some(back)) = (sender.0, receiver.0)
+        && let Some(finding) = together(out, sender.1, back, receiver.1)
+    {
+        return finding;
+    }
+    let (sender, receiver) = (sender.1, receiver.1);
+    match (sender.cause, receiver.cause) {
+        (Some(Cause::ReceiverSlow), None) => Finding::undecided(format!(
+            "The receiver does not read fast enough, and why is open. {}",
+            receiver.words
+        )),
+        (Some(_), None) => sender.clone(),
+        (None, Some(_)) => receiver.clone(),
+        (Some(a), Some(b)) if a == b => sender.clone(),
+        (Some(Cause::ReceiverSlow), Some(_)) => receiver.clone(),
+        (Some(_), Some(_)) => Finding::undecided(format!(
+            "The two sides disagree. {} {}",
+            sender.words, receiver.words
+        )),
+        (None, None) => sender.clone(),
+    }
+}
+
+/// What neither side can see alone.
+fn together(
+    out: &Witnesses,
+    sender: &Finding,
+    back: &Witnesses,
+    receiver: &Finding,
+) -> Option<Finding> {
+    let finding = |cause, share, words: String, advice: Advice, sure: bool| Finding {
+        cause: Some(cause),
+        share,
+        confidence: if sure { Confidence::High } else { Confidence::Medium },
+        next: None,
+        words: format!("{words}. {}.", advice.knob()),
+        advice: Some(advice),
+    };
+    let sure = out.wait < DISTURBED && back.wait < DISTURBED;
+    let waits = back.receive + back.poll;
+    if sender.cause == Some(Cause::ReceiverSlow) && receiver.cause.is_none() && waits >= MOST {
+        let words =
+            "The sender's data is not taken while the receiver waits for data: what passes \
+                     it on between them is the limit"
+                .to_owned();
+        return Some(finding(Cause::Proxy, out.window_limited, words, advice::proxy(out), sure));
+    }
+    // Bytes that have arrived and are not yet known to: the time that acknowledgements take.
+    let ahead = back.at.1 as f64 - out.at.1 as f64 + (out.at.0 - back.at.0) * out.rate / 8.0;
+    let way_back = ahead * 8.0 / out.rate.max(1.0);
+    let plain = sender.cause.is_none_or(|cause| cause == Cause::LinkRate);
+    let queue = out.rtt - out.rtt_min;
+    // Otherwise the sender is held back elsewhere, and the round trip is longer for that.
+    // A queue on the way there would lose data, and what is lost makes what has arrived uneven.
+    let held = out.window_limited >= SOME || out.lost > 0.0 || out.connections > 1;
+    let full = facts::queued(out) && out.congestion_filled >= MOST && !held;
+    if out.sends && plain && full && way_back >= queue / 2.0 {
+        let words = format!(
+            "The way back is full: acknowledgements take {:.0} ms of a round trip of {:.0} ms",
+            1e3 * way_back,
+            1e3 * out.rtt
+        );
+        return Some(finding(Cause::AckPath, out.busy, words, advice::ack_path(out), sure));
+    }
+    None
+}
+
+/// A cause in words.
+pub fn name(cause: Cause) -> &'static str {
+    match cause {
+        Cause::SenderSleeps => "a sleeping sender",
+        Cause::SenderDisk => "the sender's disk",
+        Cause::SenderPipe => "the sender's pipe",
+        Cause::SenderComputes => "the sender's computing",
+        Cause::SenderCpu => "the sender's CPU",
+        Cause::ReceiverSleeps => "a sleeping receiver",
+        Cause::ReceiverDisk => "the receiver's disk",
+        Cause::ReceiverPipe => "the receiver's pipe",
+        Cause::ReceiverComputes => "the receiver's computing",
+        Cause::ReceiverCpu => "the receiver's CPU",
+        Cause::ReceiverSlow => "a slow reader",
+        Cause::SharedCpu => "a shared CPU",
+        Cause::Throttled => "a quota",
+        Cause::SendBuffer => "the send buffer",
+        Cause::ReceiveBuffer => "the receive buffer",
+        Cause::LinkRate => "a full link",
+        Cause::Loss => "loss",
+        Cause::CongestionWindow => "the congestion window",
+        Cause::PacingCap => "a pacing cap",
+        Cause::RoundTrips => "round trips",
+        Cause::Nagle => "Nagle's algorithm",
+        Cause::SmallMessages => "small messages",
+        Cause::Softirq => "protocol work on one CPU",
+        Cause::Policer => "a policer",
+        Cause::Reordering => "reordering",
+        Cause::AckPath => "the way back",
+        Cause::ConnectionSetUp => "connection set-up",
+        Cause::NameLookUp => "name look-ups",
+        Cause::DatagramOverflow => "unread datagrams",
+        Cause::Proxy => "a proxy between",
+        Cause::NoNetwork => "no network at all",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender whose thread waits for room on a path of 20 ms.
+    fn blocked() -> Witnesses {
+        Witnesses {
+            sends: true,
+            connections: 1,
+            looks: 100,
+            program_looks: 100,
+            seconds: 2.0,
+            bytes: 1 << 24,
+            bytes_each: 16e6,
+            rate: 5e7,
+            busy: 1.0,
+            window_constant: 1.0,
+            window: 1 << 20,
+            not_sent: 1.0,
+            rtt: 0.02,
+            rtt_min: 0.02,
+            out_over_in: 1000.0,
+            acknowledged: 0.5,
+            segments: (5000, 10_000),
+            payload: 1448.0,
+            segment: 1448,
+            variation: Some(0.3),
+            send_full: 1.0,
+            send_buffer: 1 << 17,
+            receive_buffer: 1 << 17,
+            receive_window: 1 << 16,
+            run: 0.02,
+            throttled: Some(0.0),
+            send: 0.97,
+            not_attributed: 0.01,
+            ..Witnesses::default()
+        }
+    }
+
+    fn cause(w: Witnesses) -> Option<Cause> {
+        judge(&w).cause
+    }
+
+    #[test]
+    fn a_send_buffer_is_too_small_only_if_all_of_it_is_in_flight() {
+        assert_eq!(cause(Witnesses { not_sent: 0.0, ..blocked() }), Some(Cause::SendBuffer));
+        let w = Witnesses { congestion_filled: 1.0, ..blocked() };
+        assert_eq!(cause(w), Some(Cause::CongestionWindow));
+    }
+
+    #[test]
+    fn queue_loss_and_delay_are_told_apart() {
+        let w = Witnesses { congestion_filled: 1.0, ..blocked() };
+        let queue = Witnesses { rtt: 0.06, lost: 0.01, ..w };
+        assert_eq!(cause(queue), Some(Cause::LinkRate));
+        assert_eq!(cause(Witnesses { lost: 0.01, ..w }), Some(Cause::Loss));
+        let capped = Witnesses { pacing_max: Some(5.1e7), ..w };
+        assert_eq!(cause(capped), Some(Cause::PacingCap));
+    }
+
+    #[test]
+    fn a_sender_tells_a_slow_reader_from_a_small_buffer() {
+        // 50 Mbit/s times 20 ms are 125 kB, about this window.
+        let w = Witnesses { window_limited: 0.9, window: 1 << 17, ..blocked() };
+        assert_eq!(cause(Witnesses { window_closed: 0.8, ..w }), Some(Cause::ReceiverSlow));
+        assert_eq!(cause(w), Some(Cause::ReceiveBuffer));
+        // A window that neither closes nor keeps its size may be either.
+        let varies = judge(&Witnesses { window_constant: 0.3, ..w });
+        assert_eq!((varies.cause, varies.confidence), (None, Confidence::Undecided));
+        assert!(varies.words.contains("only the receiver's side"), "{}", varies.words);
+    }
+
+    #[test]
+    fn unread_bytes_do_not_blame_a_reader_that_waits_for_data() {
+        let w = Witnesses { sends: false, unread: 0.9, send: 0.0, receive: 0.95, ..blocked() };
+        let finding = judge(&w);
+        assert_eq!(finding.cause, None);
+        assert!(finding.words.contains("waited for data"), "{}", finding.words);
+        let asleep = Witnesses { receive: 0.0, timer: 0.95, queue_full: 0.9, ..w };
+        assert_eq!(cause(asleep), Some(Cause::ReceiverSleeps));
+    }
+
+    #[test]
+    fn a_quota_is_not_another_program() {
+        let w = Witnesses { send: 0.0, run: 0.3, wait: 0.65, user: Some(0.1), ..blocked() };
+        assert_eq!(cause(w), Some(Cause::SharedCpu));
+        assert_eq!(cause(Witnesses { throttled: Some(0.6), ..w }), Some(Cause::Throttled));
+    }
+
+    #[test]
+    fn confidence_is_high_only_when_the_time_is_attributed() {
+        let w = Witnesses { not_sent: 0.0, ..blocked() };
+        assert_eq!(judge(&w).confidence, Confidence::High);
+        let dark = Witnesses { not_attributed: 0.2, ..w };
+        assert_eq!(judge(&dark).confidence, Confidence::Medium);
+    }
+
+    #[test]
+    fn a_policer_is_steady_and_loss_is_not() {
+        let w = Witnesses { congestion_filled: 1.0, lost: 0.02, lossy_windows: 0.9, ..blocked() };
+        assert_eq!(cause(w), Some(Cause::Loss));
+        assert_eq!(cause(Witnesses { variation: Some(0.05), ..w }), Some(Cause::Policer));
+        let order = Witnesses { spurious: 0.9, reordered: 40, lost: 0.002, ..w };
+        assert_eq!(cause(order), Some(Cause::Reordering));
+    }
+
+    #[test]
+    fn bbr_fills_a_link_without_filling_its_window() {
+        let w = Witnesses { bbr_rate: Some(5.2e7), ..blocked() };
+        assert_eq!(cause(w), Some(Cause::LinkRate));
+        // It may be far below what BBR once found.
+        assert_eq!(cause(Witnesses { bbr_rate: Some(5e8), ..w }), None);
+    }
+
+    #[test]
+    fn both_sides_see_a_proxy_and_a_full_way_back() {
+        let slow = Witnesses { window_limited: 0.9, window_closed: 0.8, ..blocked() };
+        let waits = Witnesses { sends: false, send: 0.0, receive: 0.95, ..blocked() };
+        let of = |out: &Witnesses, back: &Witnesses| {
+            joined((Some(out), &judge(out)), (Some(back), &judge(back))).cause
+        };
+        assert_eq!(of(&slow, &waits), Some(Cause::Proxy));
+        let queue = Witnesses { congestion_filled: 1.0, rtt: 0.09, acknowledged: 0.1, ..blocked() };
+        assert_eq!(judge(&queue).cause, None);
+        // 400 kB have arrived of which the sender does not know yet: 64 ms at 50 Mbit/s.
+        let out = Witnesses { at: (1.0, 1_000_000), ..queue };
+        let back = Witnesses { at: (1.0, 1_400_000), ..waits };
+        assert_eq!(of(&out, &back), Some(Cause::AckPath));
+        assert_eq!(of(&out, &Witnesses { at: (1.0, 1_050_000), ..waits }), None);
+    }
+
+    #[test]
+    fn names_connections_datagrams_and_no_network_are_told_apart() {
+        let short = Witnesses {
+            opened: 10.0,
+            bytes_each: 2048.0,
+            out_over_in: 1.0,
+            busy: 0.3,
+            send: 0.0,
+            send_full: 0.0,
+            receive: 0.4,
+            ..blocked()
+        };
+        assert_eq!(cause(Witnesses { connect: 0.5, ..short }), Some(Cause::ConnectionSetUp));
+        let names = Witnesses { names: 0.8, connect: 0.1, receive: 0.9, ..short };
+        assert_eq!(cause(names), Some(Cause::NameLookUp));
+        let none = Witnesses { bytes: 0, send: 0.0, run: 0.9, ..blocked() };
+        assert_eq!(cause(none), Some(Cause::NoNetwork));
+        let flood = Witnesses { datagrams: (5000.0, 0.0), overflowed: 0.5, sends: false, ..none };
+        assert_eq!(cause(flood), Some(Cause::DatagramOverflow));
+    }
+
+    #[test]
+    fn an_advice_has_a_value_and_a_band() {
+        let advice = judge(&Witnesses { not_sent: 0.0, ..blocked() }).advice.unwrap();
+        // 1 MiB of window for 125 kB in flight: more than four times, so four times.
+        assert_eq!(advice.lift, Some(Lift::SendBuffer(4 << 16)));
+        let gain = advice.gain.unwrap();
+        assert!(gain.low < gain.expected && gain.expected < gain.high, "{gain:?}");
+        assert!(advice.words.contains("SO_SNDBUF of 256 KiB"), "{}", advice.words);
+    }
+
+    #[test]
+    fn next_to_nothing_is_not_judged() {
+        let little = Witnesses { bytes: 79, not_sent: 0.0, ..blocked() };
+        assert_eq!(cause(little), None);
+        let few = Witnesses { looks: 2, not_sent: 0.0, ..blocked() };
+        assert_eq!(cause(few), None);
+    }
+}
