@@ -85,7 +85,12 @@ fn most(stage: &Stage) -> (&'static str, f64) {
         ("waited for a disk", stage.disk),
         ("waited for a socket or for events", stage.socket),
     ];
-    all.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("there are some")
+    let most = all.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("there are some");
+    match most.1 >= WAITS {
+        true => most,
+        // Such as a shell that waits for its children.
+        false => ("waited for something else", 1.0 - stage.starved - stage.blocked),
+    }
 }
 
 fn doing(stage: &Stage) -> String {
@@ -99,6 +104,7 @@ fn advice(stage: &Stage) -> &'static str {
         "waited for a CPU" => "Give it a core of its own",
         "slept by its own choice" => "Take its pauses out",
         "waited for a disk" => "Use a faster disk, or read ahead",
+        "waited for something else" => "Look at what it starts or waits for",
         _ => "Look at the connection behind it",
     }
 }

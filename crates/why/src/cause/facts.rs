@@ -135,6 +135,11 @@ test!(POLICER, "the excess was dropped at a steady rate", |w| {
 test!(ORDER, "segments overtook each other and were repeated for nothing", |w| {
     Some(w.reordered > 0 && w.spurious >= FOR_NOTHING)
 });
+test!(STEADY_RATE, "the rate is too steady for loss at random", |w| {
+    w.variation.map(|variation| variation <= 2.0 * FLAT)
+});
+test!(YOUNG, "its window may still grow", |w| Some(w.seconds < 10.0 * w.receive_rtt));
+test!(NOT_BEHIND, "little lay unread", |w| Some(!w.sends && w.unread < MOST));
 test!(FEW_ACKS, "few acknowledgements came back", |w| Some(w.acknowledged < ACKNOWLEDGED));
 test!(PACED, "the rate is the program's own cap", |w| {
     Some(w.pacing_max.is_some_and(|cap| w.rate >= NEAR * cap))

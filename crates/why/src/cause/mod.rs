@@ -404,7 +404,8 @@ mod tests {
         let w = Witnesses { congestion_filled: 1.0, ..blocked() };
         let queue = Witnesses { rtt: 0.06, lost: 0.01, ..w };
         assert_eq!(cause(queue), Some(Cause::LinkRate));
-        assert_eq!(cause(Witnesses { lost: 0.01, ..w }), Some(Cause::Loss));
+        let uneven = Witnesses { lost: 0.01, variation: Some(0.6), ..w };
+        assert_eq!(cause(uneven), Some(Cause::Loss));
         let capped = Witnesses { pacing_max: Some(5.1e7), ..w };
         assert_eq!(cause(capped), Some(Cause::PacingCap));
     }
@@ -449,6 +450,7 @@ mod tests {
     #[test]
     fn a_policer_is_steady_and_loss_is_not() {
         let w = Witnesses { congestion_filled: 1.0, lost: 0.02, lossy_windows: 0.9, ..blocked() };
+        let w = Witnesses { variation: Some(0.6), ..w };
         assert_eq!(cause(w), Some(Cause::Loss));
         assert_eq!(cause(Witnesses { variation: Some(0.05), ..w }), Some(Cause::Policer));
         let order = Witnesses { spurious: 0.9, reordered: 40, lost: 0.002, ..w };

@@ -141,7 +141,7 @@ pub(super) const TCP: &[Row] = &[
     Row {
         cause: Cause::SharedCpu,
         needs: &[WANTS_CPU, WAITED],
-        refuted_by: &[QUOTA, IN_SEND, IN_RECEIVE, ELSEWHERE],
+        refuted_by: &[QUOTA, IN_SEND, IN_RECEIVE, ELSEWHERE, NOT_BEHIND],
         share: |w| w.run + w.wait,
         words: |w| format!("The program waited {} for a CPU that others used", percent(w.wait)),
         advice: advice::own_core,
@@ -207,7 +207,7 @@ pub(super) const TCP: &[Row] = &[
     Row {
         cause: Cause::ReceiveBuffer,
         needs: &[RECEIVES, WAITS_FOR_REPLY, FIXED, NOT_FULL, WINDOW_A_TRIP],
-        refuted_by: &[ALTERNATES, TIMER],
+        refuted_by: &[ALTERNATES, TIMER, YOUNG],
         share: |w| w.receive + w.poll,
         words: |w| {
             let (size, trip) = (w.receive_window / 1024, ms(w.receive_rtt));
@@ -266,7 +266,7 @@ pub(super) const TCP: &[Row] = &[
     Row {
         cause: Cause::Loss,
         needs: &[SENDS, HAS_DATA, CONGESTION, NO_QUEUE, LOST],
-        refuted_by: &[WINDOW, TIMER, ON_CPU, PACED, ALTERNATES, ORDER, POLICER, BBR],
+        refuted_by: &[WINDOW, TIMER, ON_CPU, PACED, ALTERNATES, ORDER, POLICER, STEADY_RATE, BBR],
         share: |w| w.busy,
         words: |w| {
             format!(
