@@ -63,7 +63,8 @@ def why(
             raise TypeError("a modelled transfer requires a host and an adapter, and takes no other options")
         return _lastmeter.historic(host, adapter, message=message, packet=packet)
     _, text = command(["why", "--json", *options])
-    return Ledger.from_json(text)
+    # A line each: the first look, then the whole.
+    return Ledger.from_json(text.splitlines()[-1])
 
 
 def live(experiment: str, *options: str) -> Ledger:

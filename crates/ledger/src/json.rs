@@ -20,6 +20,11 @@ pub fn to_json(ledger: &Ledger) -> String {
     with_line_end(serde_json::to_string_pretty(ledger))
 }
 
+/// A ledger as one line, for streams of them.
+pub fn to_line(ledger: &Ledger) -> String {
+    with_line_end(serde_json::to_string(ledger))
+}
+
 /// Reads a ledger of this version or the one before.
 ///
 /// # Errors

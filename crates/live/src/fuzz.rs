@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`fuzz_blast_control`] | a line from a driver or an agent |
 //! | [`fuzz_blast_header`] | a packet sent to a sink |
+//! | `fuzz_sample_records` | a ring of the sampling clock |
+//! | `fuzz_sample_symbols` | /proc/kallsyms |
 
 use crate::blast::header::{self, Header, Kind};
 use crate::blast::message::{self, Reply, Request, SourceJob};
@@ -15,6 +17,8 @@ use lastmeter_wire::fuzz::Target;
 pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_blast_control", run: fuzz_blast_control },
     Target { name: "fuzz_blast_header", run: fuzz_blast_header },
+    Target { name: "fuzz_sample_records", run: crate::sample::fuzz_records },
+    Target { name: "fuzz_sample_symbols", run: crate::sample::fuzz_symbols },
 ];
 
 /// Departures drawn from accepted traffic.

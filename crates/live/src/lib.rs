@@ -9,8 +9,10 @@
 //! | `predict`   | what a transfer will do, from those constants                                |
 //! | `validate`  | predictions compared with measurements                                       |
 //! | `stages`    | the cost of each stage, by leaving it out                                    |
+//! | `sample`    | what CPU time went into, by sampling the kernel's call chains                |
 //! | `observe`   | what limited another program's connections                                   |
 //! | `staged`    | two programs with one thing wrong, made on purpose                           |
+//! | `load`      | what other programs use of the machine                                       |
 //! | `limit`     | which side and resource limited it, or that the data are inconclusive        |
 //! | `control`   | a Unix socket on which a running daemon is asked and told                     |
 //! | `clock`     | the wall clock on which a graph runs                                         |
@@ -23,8 +25,9 @@
 //! | `memory`    | the memory of this machine, and a limit on that of this process              |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //!
-//! Everything is measured at privilege level L0: own timestamps, `TCP_INFO`, procfs, resource usage.
-//! No performance counters; eBPF only to redirect frames to an AF_XDP socket. Results
+//! Everything is measured at privilege level L0 (own timestamps, `TCP_INFO`, procfs, resource usage), and
+//! where sampling the kernel is allowed at L1 (`sample`). No performance counters; eBPF only to redirect
+//! frames to an AF_XDP socket. Results
 //! are in SI units: seconds, bytes, bits per second.
 //! Only interfaces that this crate creates are ever changed.
 
@@ -45,6 +48,7 @@ pub mod fuzz;
 pub mod heap;
 pub mod limit;
 pub mod link;
+pub mod load;
 pub mod memory;
 pub mod namespace;
 mod netlink;
@@ -53,6 +57,7 @@ pub mod port;
 pub mod predict;
 pub mod reference;
 pub mod relay;
+pub mod sample;
 pub mod session;
 pub mod site;
 pub mod staged;

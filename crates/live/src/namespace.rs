@@ -11,6 +11,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::link::{self, Offloads};
+use crate::sample::{Prepared, Sampler};
 use crate::worker::{Request, Worker};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
@@ -116,6 +117,8 @@ pub struct Hosts {
     pub(crate) sender: Worker,
     pub(crate) receiver: Worker,
     pub(crate) relay: Option<Worker>,
+    /// Of both ends, while transfers are measured.
+    pub(crate) sampler: Option<Sampler>,
 }
 
 impl Hosts {
@@ -139,7 +142,7 @@ impl Hosts {
         let mut sender = Worker::spawn()?;
         let mut receiver = Worker::spawn()?;
         if isolation == Isolation::Loopback {
-            return Ok(Hosts { isolation, sender, receiver, relay: None });
+            return Ok(Hosts { isolation, sender, receiver, relay: None, sampler: None });
         }
         let (first, others) = match isolation {
             Isolation::UserNamespace => (Enter::NewUser, Enter::JoinUser(sender.pid())),
@@ -170,7 +173,27 @@ impl Hosts {
             let interface = INTERFACE.to_owned();
             worker.done(&Request::BringUp { interface, mtu: MTU_FIRST })?;
         }
-        Ok(Hosts { isolation, sender, receiver, relay })
+        Ok(Hosts { isolation, sender, receiver, relay, sampler: None })
+    }
+
+    /// Samples both ends during each transfer from now on; `Err` says in words why this user may not.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn sample(&mut self) -> std::result::Result<(), String> {
+        let ends = [self.sender.pid(), self.receiver.pid()];
+        self.sampler = Some(Sampler::open(Prepared::new()?, &ends)?);
+        Ok(())
+    }
+
+    /// Whether transfers are sampled.
+    pub fn samples(&self) -> bool {
+        self.sampler.is_some()
+    }
+
+    /// Samples no longer.
+    pub fn stop_sampling(&mut self) {
+        self.sampler = None;
     }
 
     /// How they are isolated.

@@ -4,15 +4,18 @@
 //! (`NETLINK_SOCK_DIAG`). Formats: RFC 3549 §2.3, `linux/netlink.h`, `linux/rtnetlink.h`.
 
 use crate::error::{Doing, Error, Result};
+use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
 /// A dump's reply comes in parts of at most this size; the kernel never sends more than 32 KiB.
 const RECEIVE_BUFFER: usize = 64 * 1024;
+/// Bytes of reports that may wait between two readings.
+const EVENTS_BUFFER: i32 = 8 << 20;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 0x1;
 /// `NLM_F_ACK`.
@@ -102,6 +105,40 @@ impl Netlink {
     /// For links and addresses.
     pub(crate) fn route() -> Result<Netlink> {
         Netlink::open(None) // `NETLINK_ROUTE` is zero, the default
+    }
+
+    /// One that receives what the kernel multicasts to these groups, a bit each.
+    pub(crate) fn subscribe(protocol: Protocol, groups: u32) -> Result<Netlink> {
+        let netlink = Netlink::open(Some(protocol))?;
+        let what = "subscribing to the kernel's reports";
+        // The kernel grants what it may; too little shows as lost reports.
+        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+            let _ =
+                crate::sys::set_option(netlink.fd.as_fd(), libc::SOL_SOCKET, option, EVENTS_BUFFER);
+        }
+        rustix::net::bind(&netlink.fd, &SocketAddrNetlink::new(0, groups)).doing(what)?;
+        Ok(netlink)
+    }
+
+    /// Hands the payload of each report that waits to `each`; how often reports were lost.
+    pub(crate) fn events(&mut self, mut each: impl FnMut(&[u8])) -> u64 {
+        let mut lost = 0;
+        loop {
+            let len = match recv(&self.fd, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((len, _)) => len,
+                Err(rustix::io::Errno::NOBUFS) => {
+                    lost += 1;
+                    continue;
+                }
+                Err(_) => return lost,
+            };
+            let mut rest = &self.buffer[..len];
+            while let Some(length) = rest.first_chunk::<4>().filter(|_| rest.len() >= HEADER) {
+                let total = (u32::from_ne_bytes(*length) as usize).clamp(HEADER, rest.len());
+                each(&rest[HEADER..total]);
+                rest = &rest[total.next_multiple_of(4).min(rest.len())..];
+            }
+        }
     }
 
     /// Sends `message` and waits for the kernel's acknowledgement.

@@ -70,6 +70,9 @@ pub struct Stages {
     pub residual: f64,
     /// What could not be separated here, and why.
     pub notes: Vec<String>,
+    /// By sampling, at privilege level L1, instead of by leaving out.
+    #[serde(default)]
+    pub sampled: bool,
 }
 
 /// A cost per message with its uncertainty.
@@ -248,7 +251,8 @@ impl Found<'_> {
         let uncertainty = variance.sqrt().hypot(self.first.uncertainty);
         self.stage(REST, "both", rest, uncertainty, method.to_owned());
         self.stages.sort_by_key(|s| NAMES.iter().position(|name| *name == s.name));
-        Stages { total, stages: self.stages, residual: last.total() - total, notes: self.notes }
+        let residual = last.total() - total;
+        Stages { total, stages: self.stages, residual, notes: self.notes, sampled: false }
     }
 }
 

@@ -5,6 +5,7 @@ use super::what_if::Candidate;
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::figures;
 use lastmeter_live::predict::{self, Prediction};
+use lastmeter_live::sample::Class;
 use lastmeter_live::stages::{self, Stages};
 use lastmeter_live::transfer::{Measurement, Placement, Workload};
 
@@ -91,17 +92,33 @@ pub fn table(m: &Measurement, found: &Stages, prediction: &Prediction) -> String
             rows.push((format!("{name}'s CPU per message"), Some(run), Some(model), figures::time));
         }
     }
-    let rest = [stages::SEGMENTATION, stages::REST, stages::CROSSING];
+    let [calls, rest] = calls_and_rest(found);
     let groups: [(&str, Option<f64>, &str); 4] = [
-        ("  calls", measured(&[stages::CALLS]), "calls"),
+        ("  calls", calls, "calls"),
         ("  copy in", measured(&[stages::COPY_IN]), "copy in"),
-        ("  protocol, hop, wake-up", measured(&rest), "protocol and delivery"),
+        ("  protocol, hop, wake-up", rest, "protocol and delivery"),
         ("  copy out", measured(&[stages::COPY_OUT]), "copy out"),
     ];
     for (name, value, model) in groups {
         rows.push((name.to_owned(), value, Some(modelled(model)), figures::time));
     }
     render(&rows, prediction)
+}
+
+/// Seconds per message in calls, and in everything else but copies; `None` where there is no such stage.
+fn calls_and_rest(found: &Stages) -> [Option<f64>; 2] {
+    let sum = |is: &dyn Fn(&str) -> bool| -> Option<f64> {
+        let named: Vec<f64> =
+            found.stages.iter().filter(|s| is(&s.name)).map(|s| s.per_message).collect();
+        (!named.is_empty()).then(|| named.iter().sum())
+    };
+    let calls = |name: &str| match found.sampled {
+        // The programs' own work is part of what a call costs in the model.
+        true => name.ends_with(Class::Calls.name()) || name.ends_with("program"),
+        false => name == stages::CALLS,
+    };
+    let copies = |name: &str| name == stages::COPY_IN || name == stages::COPY_OUT;
+    [sum(&calls), sum(&|name| !calls(name) && !copies(name))]
 }
 
 fn rate(value: f64) -> String {

@@ -8,6 +8,7 @@
 //! | `own`       | a transfer of our own and its stages          | a ledger                        |
 //! | `model`     | the prediction of the same transfer           | a ledger to compare it with     |
 //! | `observed`  | an observation of another program             | a ledger                        |
+//! | `account`   | where the time of a command went              | stages, and states over time    |
 //! | `cause`     | what was read of a connection                 | its cause, by tests             |
 //! | `pipeline`  | processes joined by pipes                     | the slowest of them             |
 //! | `truth`     | bottlenecks made on purpose                   | a score of the verdicts         |
@@ -20,6 +21,7 @@
 //! | `ranking`   | predictions and measurements of a few changes | whether their order was right   |
 //! | `host`      | a calibration                                 | a table, beside older hosts     |
 
+pub mod account;
 pub mod beside;
 pub mod cause;
 pub mod change;

@@ -4,22 +4,26 @@
 //!
 //! | figure            | from                                                                   |
 //! |-------------------|------------------------------------------------------------------------|
-//! | service           | each stage's CPU time per message, by leaving it out                   |
+//! | service           | each stage's CPU time per message: sampled (L1), or by leaving it out  |
 //! | wait at a core    | time that the end was runnable and something else ran                  |
 //! | wait in sockets   | bytes not sent and in flight (`TCP_INFO`) over goodput: Little's law   |
 //! | blocked           | time asleep in `send`                                                  |
 //! | latency, stream   | CPU time of both ends in the whole run, plus these waits               |
 //! | latency, requests | from request to answer, by the sender's clock                          |
-//! | residual          | latency less the stages: what the separate runs do not explain         |
+//! | not attributed    | latency less the stages, and samples that no rule knows                |
+//! | residual          | negative where stages overlap, which a round trip does not see         |
 //!
 //! A receiver that waits for data delays no message, so that time is its core's idle time, not a
 //! stage. What cannot be known at this level (percentiles inside the kernel, bytes over memory) is absent.
 
 use super::judgement;
+use lastmeter_ledger::figures;
 use lastmeter_ledger::{
-    Count, Latency, Ledger, Path, Place, Provenance, Resource, Source, Stage, Times, Totals, WhatIf,
+    Confidence, Count, Latency, Ledger, Path, Place, Provenance, Resource, Source, Stage, Times,
+    Totals, WhatIf,
 };
 use lastmeter_live::namespace::Isolation;
+use lastmeter_live::sample::stages::{NOT_ATTRIBUTED, of_core};
 use lastmeter_live::stages::{self, Stages};
 use lastmeter_live::transfer::{Measurement, Placement, Side, Workload};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +44,8 @@ pub const RECEIVER_OWN: &str = "receiver's own work";
 pub const ASLEEP: &str = "both ends asleep";
 /// The one path.
 pub(super) const PATH: &str = "sender to receiver";
+/// The share of the mean that may be not attributed to a stage in a ledger of high confidence.
+const UNATTRIBUTED_MAX: f64 = 0.1;
 /// Kernel work for either end, done in either's time.
 const EITHER: &str = "kernel, either end";
 
@@ -53,29 +59,74 @@ pub struct Account<'a> {
     pub what_ifs: Vec<WhatIf>,
     /// The machine, in words.
     pub host: String,
-    /// The calibration that the what-ifs rest on.
-    pub profile: Source,
+    /// The calibration that the what-ifs rest on, if there are any.
+    pub profile: Option<Source>,
 }
 
 /// Makes the ledger.
 pub fn ledger(account: Account<'_>) -> Ledger {
     let m = account.measured;
     let setting = serde_json::to_string(&m.setting).unwrap_or_default();
+    let level = if account.stages.sampled { "L1" } else { "L0" };
     let provenance = Provenance {
         experiment: Source { name: "why".to_owned(), hash: lastmeter_lab::digest(setting) },
-        profiles: vec![account.profile],
+        profiles: account.profile.into_iter().collect(),
         host: Some(account.host),
-        ..Provenance::new(env!("CARGO_PKG_VERSION"), "L0")
+        ..Provenance::new(env!("CARGO_PKG_VERSION"), level)
     };
     let title = format!("Why is it not faster? A {}", super::words_of(&m.setting));
     let paths = vec![path(m, account.stages)];
     let resources = resources(m, account.stages);
     let mut ledger = Ledger::new(title, m.elapsed, paths, resources, provenance);
     ledger.balance.packets_residual = lost(m);
-    ledger.verdict = Some(judgement::of(m));
     ledger.what_ifs = account.what_ifs;
     ledger.notes = notes(m, account.stages);
+    let mut verdict = judgement::of(m);
+    let unknown = unattributed(&ledger);
+    if unknown > UNATTRIBUTED_MAX {
+        if verdict.confidence == Confidence::High {
+            verdict.confidence = Confidence::Medium;
+        }
+        ledger.notes.push(format!(
+            "{:.0} % of the mean is not attributed to a stage, so no confidence is high.",
+            unknown * 100.0
+        ));
+    }
+    ledger.verdict = Some(verdict);
     ledger
+}
+
+/// The verdict of a short look, before anything is known of the stages.
+pub fn first_look(m: &Measurement, host: String, after: f64) -> Ledger {
+    let level = if m.sampled.is_some() { "L1" } else { "L0" };
+    let provenance = Provenance {
+        experiment: Source { name: "why".to_owned(), hash: String::new() },
+        host: Some(host),
+        partial: true,
+        ..Provenance::new(env!("CARGO_PKG_VERSION"), level)
+    };
+    let title = format!("A first look at a {}", super::words_of(&m.setting));
+    let mut ledger = Ledger::new(title, m.elapsed, Vec::new(), Vec::new(), provenance);
+    ledger.verdict = Some(judgement::of(m));
+    ledger.notes = vec![format!("The first look, after {after:.1} s; refined by what follows.")];
+    ledger
+}
+
+/// [`first_look`] as a few lines.
+pub fn first_words(ledger: &Ledger, m: &Measurement) -> String {
+    let Some(verdict) = &ledger.verdict else { return String::new() };
+    let note = ledger.notes.first().map_or("", String::as_str);
+    let rate = figures::rate(m.goodput.windows.median);
+    let sure = format!("{:?}", verdict.confidence).to_lowercase();
+    format!("FIRST LOOK  {rate}. {} Confidence {sure}.\n  {note}\n", verdict.words)
+}
+
+/// The share of a message's time that is not attributed to a stage.
+fn unattributed(ledger: &Ledger) -> f64 {
+    let all = ledger.paths.iter().flat_map(|path| &path.stages);
+    let unknown: f64 = all.filter(|s| s.name == NOT_ATTRIBUTED).map(Stage::wait_mean).sum();
+    let mean = ledger.paths.first().and_then(|path| path.totals.latency).map_or(0.0, |l| l.mean);
+    unknown / mean.max(f64::MIN_POSITIVE)
 }
 
 /// Difference between the two ends' counts of messages, over the whole run.
@@ -157,8 +208,20 @@ fn path(m: &Measurement, found: &Stages) -> Path {
         _ => place.unwrap_or(stages.len()),
     };
     stages.insert(place, between);
+    let totals = totals(m, found, messages, bytes);
+    let known: f64 =
+        stages.iter().map(|s| s.wait_mean() + s.service_mean() + s.blocked_mean()).sum();
+    let left = totals.latency.map_or(0.0, |latency| latency.mean) - known;
+    if left > 0.0 {
+        let place = stages.iter().position(|stage| stage.name == NOT_ATTRIBUTED);
+        let place = place.unwrap_or_else(|| {
+            stages.push(Stage::new(NOT_ATTRIBUTED, None, passed));
+            stages.len() - 1
+        });
+        stages[place].wait = mean(stages[place].wait_mean() + left);
+    }
     let class = format!("messages of {}", m.setting.message);
-    Path::new(PATH, class, stages, totals(m, messages, bytes))
+    Path::new(PATH, class, stages, totals)
 }
 
 fn mean(seconds: f64) -> Option<Times> {
@@ -189,9 +252,12 @@ fn stage(m: &Measurement, found: &stages::Stage, packets: u64) -> Stage {
     let copies = u32::from(found.name == stages::COPY_IN || found.name == stages::COPY_OUT);
     // Between hosts of one machine the sender's call carries a packet as far as the receiver's
     // socket; from the wake-up on it is the receiver.
+    let passed = Count { packets, bytes: packets * m.setting.message.0 };
+    if found.name == NOT_ATTRIBUTED {
+        return Stage { wait: mean(found.per_message), ..Stage::new(NOT_ATTRIBUTED, None, passed) };
+    }
     let late = found.side == "receiver" || found.name == stages::CROSSING;
     let core = if late { receiver } else { sender };
-    let passed = Count { packets, bytes: packets * m.setting.message.0 };
     Stage {
         place: end(core),
         service: mean(found.per_message),
@@ -201,10 +267,14 @@ fn stage(m: &Measurement, found: &stages::Stage, packets: u64) -> Stage {
     }
 }
 
-fn totals(m: &Measurement, messages: u64, bytes: u64) -> Totals {
+fn totals(m: &Measurement, found: &Stages, messages: u64, bytes: u64) -> Totals {
     let waits = (m.sender.activity.wait + m.receiver.activity.wait) * period(m);
     let own = (m.sender.application + m.receiver.application) * period(m);
-    let run = run_per_message(m, &m.sender) + run_per_message(m, &m.receiver);
+    // Samples also see softirqs that ran in nobody's time.
+    let run = match found.sampled {
+        true => found.total,
+        false => run_per_message(m, &m.sender) + run_per_message(m, &m.receiver),
+    };
     let blocked = m.sender.activity.blocked * period(m);
     let latency = match m.latency {
         Some(l) => Latency { mean: l.mean, p50: Some(l.p50), p99: Some(l.p99), max: Some(l.max) },
@@ -225,6 +295,24 @@ fn totals(m: &Measurement, messages: u64, bytes: u64) -> Totals {
 
 /// The processors, with what their time went into.
 fn resources(m: &Measurement, found: &Stages) -> Vec<Resource> {
+    if let Some(sampled) = m.sampled.as_ref().filter(|_| found.sampled) {
+        let parts = |ends: &[bool]| -> BTreeMap<String, f64> {
+            let all = || ends.iter().flat_map(|&receiver| of_core(sampled, receiver));
+            let total: u64 = all().map(|(_, count)| count).sum();
+            let mut parts = BTreeMap::new();
+            for (stage, count) in all() {
+                *parts.entry(stage).or_insert(0.0) += count as f64 / total.max(1) as f64;
+            }
+            parts
+        };
+        if m.setting.placement == Placement::SameCore {
+            return vec![core(SHARED_CORE, &[&m.sender, &m.receiver], parts(&[false, true]))];
+        }
+        return vec![
+            core(SENDER_CORE, &[&m.sender], parts(&[false])),
+            core(RECEIVER_CORE, &[&m.receiver], parts(&[true])),
+        ];
+    }
     let share = |name: &str| {
         let stage = found.stages.iter().find(|s| s.name == name);
         stage.map_or(0.0, |s| s.per_message.max(0.0) * m.message_rate)
@@ -288,10 +376,15 @@ fn notes(m: &Measurement, found: &Stages) -> Vec<String> {
         spread.relative() * 100.0,
         m.others
     ));
-    let sure: Vec<String> =
-        found.stages.iter().map(|s| format!("{} ±{:.2} us", s.name, s.uncertainty * 1e6)).collect();
-    notes.push(format!("Uncertainty per message: {}.", sure.join("; ")));
-    if m.setting.placement != Placement::SameCore {
+    let sure = |s: &stages::Stage| format!("{} ±{:.2} us", s.name, s.uncertainty * 1e6);
+    // Errors of shares are alike: the greatest says enough.
+    let worst = found.stages.iter().max_by(|a, b| a.uncertainty.total_cmp(&b.uncertainty));
+    let words = match found.sampled {
+        true => worst.map_or(String::new(), |s| format!("at most {}", sure(s))),
+        false => found.stages.iter().map(sure).collect::<Vec<_>>().join("; "),
+    };
+    notes.push(format!("Uncertainty per message: {words}."));
+    if m.setting.placement != Placement::SameCore && !found.sampled {
         let at = |name: &str| found.stages.iter().any(|s| s.name == name && s.side == "both");
         let both: Vec<&str> = stages::NAMES.into_iter().filter(|name| at(name)).collect();
         notes.push(format!(
@@ -307,11 +400,13 @@ fn notes(m: &Measurement, found: &Stages) -> Vec<String> {
                 .to_owned(),
         );
     }
-    notes.push(format!(
-        "The first run repeated at the end cost {:+.2} us per message: drift that the stages may \
-         hide.",
-        found.residual * 1e6
-    ));
+    if !found.sampled {
+        notes.push(format!(
+            "The first run repeated at the end cost {:+.2} us per message: drift that the stages \
+             may hide.",
+            found.residual * 1e6
+        ));
+    }
     notes.extend(found.notes.iter().map(|note| sentence(note)));
     notes.extend(m.notes.iter().map(|note| sentence(note)));
     notes
@@ -371,6 +466,7 @@ mod tests {
             foreign: 0.0,
             others: 0.0,
             crowd: 0.0,
+            sampled: None,
             notes: Vec::new(),
         }
     }
@@ -391,7 +487,7 @@ mod tests {
             part(stages::REST, "both", 0.5),
             part(stages::COPY_OUT, "receiver", 0.2),
         ];
-        Stages { total, stages, residual: 0.0, notes: Vec::new() }
+        Stages { total, stages, residual: 0.0, notes: Vec::new(), sampled: false }
     }
 
     #[test]
@@ -406,10 +502,12 @@ mod tests {
                 stages: &stages,
                 what_ifs: Vec::new(),
                 host: String::new(),
-                profile: Source::default(),
+                profile: None,
             });
             let residual = ledger.balance.latency_residual;
-            assert!((residual - 1e-6).abs() < 1e-9, "{residual}");
+            assert!(residual.abs() < 1e-9, "{residual}");
+            let left = ledger.paths[0].stages.iter().find(|s| s.name == NOT_ATTRIBUTED).unwrap();
+            assert!((left.wait_mean() - 1e-6).abs() < 1e-9, "{left:?}");
             for resource in &ledger.resources {
                 let whole = resource.utilisation() + resource.idle;
                 assert!((whole - 1.0).abs() < 1e-12, "{resource:?}");

@@ -4,7 +4,7 @@
 //! cancel.
 
 use super::change::Change;
-use lastmeter_ledger::WhatIf;
+use lastmeter_ledger::{WhatIf, figures};
 use lastmeter_live::Result;
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_live::predict::{Prediction, predict};
@@ -37,6 +37,34 @@ fn measured_metric(m: &Measurement) -> (&'static str, f64) {
         }
         _ => ("goodput", m.goodput.windows.median),
     }
+}
+
+/// A model whose band is wider than this offers no what-ifs: they would be guesses.
+const BAND_MAX: f64 = 0.4;
+
+/// Why the model offers no what-ifs: the measurement is outside its own band, or that says nothing.
+pub fn refuted(measured: &Measurement, prediction: &Prediction) -> Option<String> {
+    let (name, value) = measured_metric(measured);
+    let expected = metric(&measured.setting, prediction);
+    let band = prediction.uncertainty;
+    let off = expected / value.max(f64::MIN_POSITIVE) - 1.0;
+    if band > BAND_MAX {
+        return Some(format!(
+            "The model of this host, calibrated while it was busy or changing, is sure to {:.0} % \
+             only, so it offers no what-ifs.",
+            band * 100.0
+        ));
+    }
+    (off.abs() > band).then(|| {
+        format!(
+            "The model of this host expects {} and {} was measured, {}: outside its own band of \
+             {:.0} %, so it offers no what-ifs.",
+            figures::metric(name, expected),
+            figures::metric(name, value),
+            figures::gain(off),
+            band * 100.0
+        )
+    })
 }
 
 /// How much better than `baseline`.

@@ -1,6 +1,7 @@
 //! `lastmeter why`: a transfer on this machine, or somebody's program, explained.
 
 pub(crate) mod cache;
+mod follow;
 mod historic;
 mod options;
 mod own;
@@ -18,9 +19,10 @@ use std::path::PathBuf;
 
 /// Explain a transfer on this machine: which side and resource limit it, and what would help.
 ///
-/// Runs a transfer between two processes in network namespaces of their own, measures each of its
-/// stages by leaving it out, predicts what changes would buy, applies the best one, and prints
-/// predicted beside measured. Needs no privileges where user namespaces are allowed.
+/// Runs a transfer between two processes in network namespaces of their own, says at once what limits it,
+/// measures each of its stages (by sampling the kernel where that is allowed, else by leaving them out),
+/// predicts what changes would buy, applies the best one, and prints predicted beside measured. Needs no
+/// privileges where user namespaces are allowed.
 ///
 /// With `-- COMMAND`, follows the TCP connections of that command and its children instead, and
 /// reports what limited them when it ends. The exit status is then the command's own, or 128 plus the
@@ -80,9 +82,25 @@ pub(crate) struct Arguments {
     /// Write ledger.json, ledger.html, tables in Parquet and model.json into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Do not sample, as if this user might not: privilege level L0
+    #[arg(long)]
+    no_sampling: bool,
+    /// Show what limits the command while it runs, drawn anew each second
+    #[arg(long, requires = "command")]
+    watch: bool,
     /// Explain this program instead: what limited its TCP connections
     #[arg(last = true, value_name = "COMMAND", num_args = 1.., conflicts_with_all = ALONE)]
     command: Vec<OsString>,
+}
+
+impl Arguments {
+    /// Starts sampling unless the user wants none; or why there is none, in words.
+    fn sampling<T>(&self, start: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        match self.no_sampling {
+            true => Err("--no-sampling was given".to_owned()),
+            false => start(),
+        }
+    }
 }
 
 /// Options that conflict with a command.
@@ -134,7 +152,7 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
         }
         [] if arguments.validate => validate::validate(common),
         [] => own::explain(common, arguments),
-        command => program::observe(common, command, arguments.out.as_deref()),
+        command => program::observe(common, arguments, command),
     }
 }
 

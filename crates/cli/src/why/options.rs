@@ -5,6 +5,9 @@ use clap::Parser;
 use lastmeter_base::{Bytes, Duration, Quantity, Rate};
 use lastmeter_live::transfer::{Placement, Setting, Workload};
 
+/// A sampled transfer is so many times as long: shares of the samples then have an error of half a percent.
+const SAMPLED_TIMES: u64 = 4;
+
 /// A transfer; defaults: a stream of 64 KiB messages, MTU 1500.
 #[derive(clap::Args, PartialEq)]
 pub(super) struct Transfer {
@@ -35,9 +38,9 @@ pub(super) struct Transfer {
     /// Ends on different cores, the default where there are two
     #[arg(long)]
     other_core: bool,
-    /// How long to measure the transfer
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1 s")]
-    duration: Duration,
+    /// How long to measure the transfer [default: 4 s with sampling, else 1 s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    duration: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -80,6 +83,12 @@ impl Transfer {
         self.message
     }
 
+    /// The setting for a transfer that is sampled: longer, unless the user says how long.
+    pub(super) fn sampled(&self, setting: &Setting) -> Setting {
+        let times = if self.duration.is_none() { SAMPLED_TIMES } else { 1 };
+        Setting { duration: setting.duration * times, ..setting.clone() }
+    }
+
     /// The setting, checked.
     pub(super) fn setting(&self, quick: bool) -> Result<Setting, Complaint> {
         let (workload, message) = match self.workload {
@@ -98,8 +107,12 @@ impl Transfer {
             offload: !self.no_offload,
             streams: self.streams,
             placement: if same { Placement::SameCore } else { Placement::OtherCore },
-            duration: if quick { self.duration / 4 } else { self.duration },
+            duration: self.duration.unwrap_or(Setting::PLAIN.duration),
             ..Setting::PLAIN
+        };
+        let setting = match quick {
+            true => Setting { duration: setting.duration / 4, ..setting },
+            false => setting,
         };
         setting.check()?;
         if !several && !same {

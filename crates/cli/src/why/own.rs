@@ -7,8 +7,11 @@ use lastmeter_base::Bytes;
 use lastmeter_ledger as report;
 use lastmeter_ledger::{Ledger, Source};
 use lastmeter_live::calibrate::Calibration;
+use lastmeter_live::load;
 use lastmeter_live::namespace::Hosts;
+use lastmeter_live::observe;
 use lastmeter_live::predict::{Prediction, predict};
+use lastmeter_live::sample;
 use lastmeter_live::stages::{self, Stages};
 use lastmeter_live::transfer::{Measurement, Setting};
 use lastmeter_why::change::{self, Change};
@@ -16,39 +19,131 @@ use lastmeter_why::what_if::{self, Candidate};
 use lastmeter_why::{beside, explain, model, own};
 use std::time::{Duration, Instant};
 
+/// How long the machine is looked at before anything runs.
+const LOOK: Duration = Duration::from_millis(200);
 /// How long a transfer is retried while other programs disturb it.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A first look is this long: its verdict comes before three seconds have passed.
+const FIRST: lastmeter_base::Duration = lastmeter_base::Duration::from_ms(500);
 
 /// All findings.
 struct Found {
     measured: Measurement,
     stages: Stages,
+    host: String,
+    /// Why there are no samples, or remarks on them.
+    notes: Vec<String>,
+    model: Option<Model>,
+}
+
+/// What the model of this host says.
+struct Model {
     prediction: Prediction,
+    profile: Source,
     candidates: Vec<Candidate>,
     /// The one that was chosen or requested.
     chosen: Option<usize>,
-    profile: Source,
-    host: String,
+    /// Why it offers no what-ifs.
+    refuted: Option<String>,
+}
+
+/// What the user asks of the model.
+#[derive(Clone, Copy)]
+struct Asked {
+    change: Option<Change>,
+    apply: bool,
 }
 
 pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let setting = arguments.transfer.setting(common.quick)?;
     let asked = arguments.what_if.as_ref();
-    let asked = asked.map(|text| self::asked(text, arguments.apply, &setting)).transpose()?;
-    let found = find(&setting, asked, arguments.apply || asked.is_none())?;
+    let change = asked.map(|text| self::asked(text, arguments.apply, &setting)).transpose()?;
+    let asked = Asked { change, apply: arguments.apply || change.is_none() };
+    let steps = Steps::new(6);
+    let mut hosts = Hosts::open(false)?;
+    steps.next("looking at the machine");
+    let busy = load::words(load::others(LOOK)?);
+    if let Some(words) = &busy {
+        steps.aside(|| output::note(words));
+    }
+    let mut found = first(common, &steps, &mut hosts, arguments, &setting, busy)?;
+    // Constants that are not known yet are no reason to wait for what is.
+    let cold = cache::is_cold();
+    if cold {
+        let ledger = ledger(&found);
+        steps.aside(|| match common.json {
+            true => output::print(&report::json::to_line(&ledger)),
+            false => output::print(&report::terminal::render(&ledger, output::style())),
+        });
+    }
+    found.model = Some(model(&steps, &mut hosts, &found.measured, asked)?);
+    drop(steps);
     let ledger = ledger(&found);
-    let predicted = model::ledger(&setting, &found.prediction, found.profile.clone());
     if common.json {
-        output::print(&report::json::to_json(&ledger));
+        output::print(&report::json::to_line(&ledger));
     } else {
+        if cold {
+            output::print("\nWith the constants of this host:");
+        }
         show(&found, &ledger);
     }
-    if let Some(folder) = &arguments.out {
+    if let (Some(folder), Some(model)) = (&arguments.out, &found.model) {
+        let predicted = model::ledger(&setting, &model.prediction, model.profile.clone());
         let json = report::json::to_json(&predicted);
         results::save(folder, "model.json", json.as_bytes())?;
     }
     results::offer(arguments.out.as_deref(), &ledger)?;
     Ok(Ended::Done)
+}
+
+/// A short transfer, whose verdict is printed at once, then the whole one with its stages.
+fn first(
+    common: &Common,
+    steps: &Steps,
+    hosts: &mut Hosts,
+    arguments: &Arguments,
+    setting: &Setting,
+    busy: Option<String>,
+) -> Result<Found, Complaint> {
+    let begun = Instant::now();
+    let sampling = arguments.sampling(|| hosts.sample());
+    let host = observe::host()?;
+    steps.next("a first look");
+    let short = Setting { duration: setting.duration.min(FIRST), ..setting.clone() };
+    let look = hosts.run(&short)?;
+    let early = own::first_look(&look, host.clone(), begun.elapsed().as_secs_f64());
+    steps.aside(|| match common.json {
+        true => output::print(&report::json::to_line(&early)),
+        false => output::print(&own::first_words(&early, &look)),
+    });
+    let (measured, stages) = measure(steps, hosts, arguments, setting)?;
+    let mut notes: Vec<String> = busy.into_iter().collect();
+    if let Err(why) = sampling {
+        notes.push(format!("L0: the stages were found by leaving them out, because {why}."));
+    }
+    Ok(Found { measured, stages, host, notes, model: None })
+}
+
+/// The transfer and its stages: sampled where that is allowed, else by leaving them out.
+fn measure(
+    steps: &Steps,
+    hosts: &mut Hosts,
+    arguments: &Arguments,
+    setting: &Setting,
+) -> Result<(Measurement, Stages), Complaint> {
+    steps.next("measuring the transfer");
+    let until = Instant::now() + PATIENCE;
+    if hosts.samples() {
+        let measured = hosts.run_quiet(&arguments.transfer.sampled(setting), until)?;
+        if let Some(stages) = sample::stages::stages(&measured) {
+            return Ok((measured, stages));
+        }
+    }
+    let measured = hosts.run_quiet(setting, until)?;
+    steps.next("measuring stage by stage");
+    let stages = stages::measure(hosts, setting)?;
+    Ok((measured, stages))
 }
 
 /// The ledger of a transfer on this machine, of messages of this size.
@@ -58,7 +153,13 @@ pub(super) fn measured(
     message: Bytes,
 ) -> Result<Ledger, Complaint> {
     let setting = Setting { message, ..arguments.transfer.setting(common.quick)? };
-    Ok(ledger(&find(&setting, None, false)?))
+    let steps = Steps::new(2);
+    let mut hosts = Hosts::open(false)?;
+    let sampling = arguments.sampling(|| hosts.sample());
+    let (measured, stages) = measure(&steps, &mut hosts, arguments, &setting)?;
+    let notes = sampling.err().into_iter().collect();
+    let host = observe::host()?;
+    Ok(ledger(&Found { measured, stages, host, notes, model: None }))
 }
 
 /// How a figure is measured; the cost of a stage is measured first.
@@ -68,13 +169,23 @@ pub(super) fn explain_figure(
     name: &str,
 ) -> Result<Ended, Complaint> {
     let setting = arguments.transfer.setting(common.quick)?;
-    let words = match explain::find(name).map_err(Complaint)? {
-        explain::Explained::Figure(words) => format!("{name}: {words}."),
-        explain::Explained::Stage(stage) => {
-            let steps = Steps::new(1);
-            steps.next("measuring the stages");
+    let stage = match sample::stages::names().into_iter().find(|stage| stage == name.trim()) {
+        Some(sampled) => Ok(sampled),
+        None => match explain::find(name).map_err(Complaint)? {
+            explain::Explained::Figure(words) => Err(format!("{name}: {words}.")),
+            explain::Explained::Stage(stage) => Ok(stage.to_owned()),
+        },
+    };
+    let words = match stage {
+        Err(words) => words,
+        Ok(stage) => {
+            let steps = Steps::new(2);
             let mut hosts = Hosts::open(false)?;
-            explain::stage(stage, &stages::measure(&mut hosts, &setting)?)
+            // A stage that only leaving out finds needs no samples.
+            if sample::stages::names().contains(&stage) {
+                let _ = arguments.sampling(|| hosts.sample());
+            }
+            explain::stage(&stage, &measure(&steps, &mut hosts, arguments, &setting)?.1)
         }
     };
     match common.json {
@@ -99,37 +210,44 @@ fn asked(text: &str, apply: bool, setting: &Setting) -> Result<Change, Complaint
     Ok(change)
 }
 
-fn find(setting: &Setting, asked: Option<Change>, apply: bool) -> Result<Found, Complaint> {
-    let steps = Steps::new(5);
+/// What this host's constants make of the transfer, and what a change brought.
+fn model(
+    steps: &Steps,
+    hosts: &mut Hosts,
+    measured: &Measurement,
+    asked: Asked,
+) -> Result<Model, Complaint> {
+    let setting = &measured.setting;
     steps.next(if cache::is_cold() { "calibrating this host" } else { "reading calibration" });
-    let mut hosts = Hosts::open(false)?;
-    let held = cache::refreshed(cache::calibration()?, &mut hosts)?;
+    hosts.stop_sampling();
+    let held = cache::refreshed(cache::calibration()?, hosts)?;
     steps.aside(|| cache::say(&held));
     let calibration = &held.calibration;
     let prediction = predict(calibration, setting)?;
-    steps.next("measuring the transfer");
-    let measured = hosts.run_quiet(setting, Instant::now() + PATIENCE)?;
-    steps.next("measuring stage by stage");
-    let stages = stages::measure(&mut hosts, setting)?;
+    let refuted = what_if::refuted(measured, &prediction);
     let mut changes = change::candidates(setting);
-    if let Some(change) = asked.filter(|change| !changes.contains(change)) {
+    if let Some(change) = asked.change.filter(|change| !changes.contains(change)) {
         changes.push(change);
     }
+    if refuted.is_some() {
+        changes.clear();
+        // What is applied is measured, whatever the model says.
+        changes.extend(asked.change.filter(|_| asked.apply));
+    }
     steps.next("predicting changes");
-    let mut candidates = what_if::predicted(calibration, &measured, &changes)?;
-    let chosen = match asked {
+    let mut candidates = what_if::predicted(calibration, measured, &changes)?;
+    let chosen = match asked.change {
         Some(change) => candidates.iter().position(|one| one.change == change),
         None => what_if::best(&candidates),
     };
-    if let Some(candidate) = chosen.filter(|_| apply).map(|place| &mut candidates[place]) {
+    if let Some(candidate) = chosen.filter(|_| asked.apply).map(|place| &mut candidates[place]) {
         steps.next("applying a change");
         let changed = candidate.change.setting(setting);
         let after = hosts.run_quiet(&changed, Instant::now() + PATIENCE)?;
         what_if::applied(candidate, &after);
     }
     let profile = profile(calibration)?;
-    let host = cache::words(calibration);
-    Ok(Found { measured, stages, prediction, candidates, chosen, profile, host })
+    Ok(Model { prediction, profile, candidates, chosen, refuted })
 }
 
 /// The calibration as a source of figures.
@@ -139,20 +257,28 @@ fn profile(calibration: &Calibration) -> Result<Source, Complaint> {
 }
 
 fn ledger(found: &Found) -> Ledger {
-    own::ledger(own::Account {
+    let candidates = found.model.iter().flat_map(|model| &model.candidates);
+    let mut ledger = own::ledger(own::Account {
         measured: &found.measured,
         stages: &found.stages,
-        what_ifs: found.candidates.iter().map(|one| one.row.clone()).collect(),
+        what_ifs: candidates.map(|one| one.row.clone()).collect(),
         host: found.host.clone(),
-        profile: found.profile.clone(),
-    })
+        profile: found.model.as_ref().map(|model| model.profile.clone()),
+    });
+    ledger.notes.splice(0..0, found.notes.iter().cloned());
+    ledger.notes.extend(found.model.as_ref().and_then(|model| model.refuted.clone()));
+    ledger
 }
 
 fn show(found: &Found, ledger: &Ledger) {
     output::print(&report::terminal::render(ledger, output::style()));
+    let Some(model) = &found.model else { return };
     output::print("");
-    output::print(&beside::table(&found.measured, &found.stages, &found.prediction));
-    if let Some(candidate) = found.chosen.map(|place| &found.candidates[place]) {
+    output::print(&beside::table(&found.measured, &found.stages, &model.prediction));
+    if let Some(words) = &model.refuted {
+        output::print(&format!("  {words}"));
+    }
+    if let Some(candidate) = model.chosen.map(|place| &model.candidates[place]) {
         output::print("");
         output::print(&beside::applied(candidate));
     }

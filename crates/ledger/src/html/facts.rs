@@ -9,7 +9,7 @@ pub(super) fn run(ledger: &Ledger, out: &mut String) {
     let provenance = &ledger.provenance;
     let level = match provenance.level.as_str() {
         "L0" => "live, L0: no rights".to_owned(),
-        "L1" => "live, L1: eBPF".to_owned(),
+        "L1" => "live, L1: sampled".to_owned(),
         "L2" => "live, L2: performance counters".to_owned(),
         other => escape(other),
     };

@@ -60,7 +60,7 @@ pub(super) fn header(style: &Style, ledger: &Ledger, out: &mut String) {
 fn level(level: &str) -> String {
     match level {
         "L0" => "live, L0 (no rights)".to_owned(),
-        "L1" => "live, L1 (eBPF)".to_owned(),
+        "L1" => "live, L1 (sampled)".to_owned(),
         "L2" => "live, L2 (performance counters)".to_owned(),
         "" => "level not stated".to_owned(),
         other => other.to_owned(),

@@ -92,14 +92,7 @@ impl Diagnostics {
     /// Those of the network namespace in which process `pid` is. A socket stays in the namespace in
     /// which it was opened, so a thread enters it, opens the socket, and ends.
     pub(super) fn open_in(pid: u32) -> Result<Diagnostics> {
-        let path = format!("/proc/{pid}/ns/net");
-        let file = std::fs::File::open(&path).doing(|| format!("opening {path}"))?;
-        let entered = std::thread::spawn(move || {
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-                .doing("entering the program's network namespace")?;
-            Diagnostics::open()
-        });
-        entered.join().expect("it does not panic")
+        within(pid, Diagnostics::open)
     }
 
     /// Hands every TCP connection to `each`.
@@ -140,7 +133,19 @@ impl Diagnostics {
     }
 }
 
-fn parse(answer: &[u8]) -> Option<Connection> {
+/// Opens something in the network namespace of process `pid`, in a thread that enters it and ends.
+pub(super) fn within<T: Send + 'static>(pid: u32, open: fn() -> Result<T>) -> Result<T> {
+    let path = format!("/proc/{pid}/ns/net");
+    let file = std::fs::File::open(&path).doing(|| format!("opening {path}"))?;
+    let entered = std::thread::spawn(move || {
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+            .doing("entering the program's network namespace")?;
+        open()
+    });
+    entered.join().expect("it does not panic")
+}
+
+pub(super) fn parse(answer: &[u8]) -> Option<Connection> {
     if answer.len() < ANSWER {
         return None;
     }

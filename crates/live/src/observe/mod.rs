@@ -8,20 +8,26 @@
 //!
 //! This module reads facts ([`Witnesses`]); what follows from them is said elsewhere.
 
+mod closed;
 mod diag;
 pub mod lift;
 mod pipes;
 mod processes;
 mod surroundings;
 mod tally;
+mod timeline;
 mod witness;
 
+pub use closed::Closed;
 pub use pipes::Stage;
+pub use timeline::{Interval, Timeline};
 pub use witness::Witnesses;
 
 use crate::error::{Doing, Result};
+use crate::sample::Sampler;
 use crate::tcp_info::TcpInfo;
 use crate::transfer::meter::{SchedulerClock, now};
+use closed::Closings;
 use diag::Diagnostics;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -30,6 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
+use std::time::Instant;
 use surroundings::{Machine, Network};
 use tally::{Connection, Thread};
 use witness::Around;
@@ -98,6 +105,24 @@ pub struct Observation {
     /// Processes that pass data on through pipes, in their order; empty without.
     #[serde(default)]
     pub pipeline: Vec<Stage>,
+    /// Connections that began and ended between two looks.
+    #[serde(default)]
+    pub closed: Closed,
+    /// What the thread that moves the data did over time.
+    #[serde(default)]
+    pub timeline: Option<Timeline>,
+}
+
+/// Who is told while a command is followed.
+pub struct Watch<'a> {
+    /// What samples the command, and has to know of its processes.
+    pub sampler: Option<&'a Sampler>,
+    /// When the command was started.
+    pub begun: Instant,
+    /// Seconds between two tellings.
+    pub every: f64,
+    /// Gets the observation so far.
+    pub each: &'a mut dyn FnMut(Observation) -> Result<()>,
 }
 
 /// Everything known so far.
@@ -108,6 +133,7 @@ struct Follower {
     pids: Vec<u32>,
     seen: BTreeSet<u32>,
     networks: BTreeMap<u64, Diagnostics>,
+    closings: BTreeMap<u64, Closings>,
     connections: BTreeMap<(u32, String, String), Connection>,
     threads: BTreeMap<u32, Thread>,
     processes: BTreeMap<u32, (f64, f64)>,
@@ -129,8 +155,10 @@ struct Follower {
 /// # Errors
 /// When it cannot be started or the kernel refuses socket diagnostics.
 pub fn run(command: &mut Command) -> Result<Observation> {
+    let begun = Instant::now();
     let child = command.spawn().doing(|| format!("starting {:?}", command.get_program()))?;
-    follow(child)
+    let every = f64::INFINITY;
+    follow(child, Watch { sampler: None, begun, every, each: &mut |_| Ok(()) })
 }
 
 /// Interrupts the command `pid`, as Ctrl-C would; one that has ended already needs none.
@@ -155,17 +183,31 @@ pub fn host() -> Result<String> {
 ///
 /// # Errors
 /// When the kernel refuses socket diagnostics.
-pub fn follow(mut child: Child) -> Result<Observation> {
+pub fn follow(mut child: Child, watch: Watch<'_>) -> Result<Observation> {
     let what = "waiting for the command";
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a child has an id");
     let ended = pidfd_open(pid, PidfdFlags::empty()).doing(what)?;
+    let from = now() - watch.begun.elapsed().as_secs_f64();
     let mut status = None;
-    let (follower, elapsed, cost) = look_until(child.id(), |pause| {
-        wait(&ended, pause)?;
-        status = child.try_wait().doing(what)?;
-        Ok(status.is_some())
-    })?;
-    Ok(follower.finish(elapsed, status, cost))
+    let mut told = from;
+    // A look may take long; the command's own end is noted by a thread that does nothing else.
+    std::thread::scope(|scope| {
+        let ending = scope.spawn(|| wait(&ended, f64::INFINITY).map(|()| now()));
+        let (mut follower, _, cost) = look_until(child.id(), |follower, cost, pause| {
+            if let Some(sampler) = watch.sampler {
+                sampler.follow(&follower.seen);
+            }
+            wait(&ended, pause)?;
+            status = child.try_wait().doing(what)?;
+            if status.is_none() && now() - told >= watch.every {
+                told = now();
+                (watch.each)(follower.so_far(told - from, None, cost))?;
+            }
+            Ok(status.is_some())
+        })?;
+        let at = ending.join().expect("waiting does not panic")?;
+        Ok(follower.so_far(at - from, status, cost))
+    })
 }
 
 /// Follows two processes for some seconds, as if they were other programs.
@@ -174,7 +216,7 @@ pub(crate) fn both(pids: [u32; 2], seconds: f64) -> Result<[Observation; 2]> {
     std::thread::scope(|scope| {
         let ends = pids.map(|pid| {
             scope.spawn(move || {
-                look_until(pid, |pause| {
+                look_until(pid, |_, _, pause| {
                     let left = (until - now()).max(0.0);
                     std::thread::sleep(std::time::Duration::from_secs_f64(pause.min(left)));
                     Ok(now() >= until)
@@ -182,19 +224,20 @@ pub(crate) fn both(pids: [u32; 2], seconds: f64) -> Result<[Observation; 2]> {
             })
         });
         let seen = ends.map(|end| {
-            let (follower, elapsed, cost) = end.join().expect("looking does not panic")?;
-            Ok(follower.finish(elapsed, None, cost))
+            let (mut follower, elapsed, cost) = end.join().expect("looking does not panic")?;
+            Ok(follower.so_far(elapsed, None, cost))
         });
         let [sender, receiver] = seen;
         Ok([sender?, receiver?])
     })
 }
 
-/// Looks at `root` and its descendants until `pause`, which waits for some seconds, says that it is over.
+/// Looks at `root` and its descendants until `pause` says that it is over: it is handed what is known, the share
+/// of a CPU that looking cost, and for how many seconds to wait.
 /// Returns what was seen, the seconds that it took, and the share of a CPU that looking cost.
 fn look_until(
     root: u32,
-    mut pause: impl FnMut(f64) -> Result<bool>,
+    mut pause: impl FnMut(&mut Follower, f64, f64) -> Result<bool>,
 ) -> Result<(Follower, f64, f64)> {
     let clock = SchedulerClock::of_this_thread()?;
     let mut follower = Follower::default();
@@ -202,8 +245,9 @@ fn look_until(
     loop {
         let (before, _) = clock.read()?;
         follower.look(root)?;
-        let took = clock.read()?.0 - before;
-        if pause((took / COST_MAX).clamp(EVERY, EVERY_MAX))? {
+        let run = clock.read()?.0;
+        let cost = (run - run_from) / (now() - from).max(EVERY);
+        if pause(&mut follower, cost, ((run - before) / COST_MAX).clamp(EVERY, EVERY_MAX))? {
             break;
         }
     }
@@ -212,11 +256,13 @@ fn look_until(
     Ok((follower, elapsed, cost))
 }
 
-/// Sleeps for `seconds` or until the process of `ended` ends.
+/// Sleeps for `seconds`, which may be infinite, or until the process of `ended` ends.
 fn wait(ended: &OwnedFd, seconds: f64) -> Result<()> {
-    let timeout = Timespec { tv_sec: 0, tv_nsec: (seconds.min(EVERY_MAX) * 1e9) as i64 };
-    match poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&timeout)) {
+    let nanoseconds = (seconds.min(EVERY_MAX) * 1e9) as i64;
+    let timeout = seconds.is_finite().then_some(Timespec { tv_sec: 0, tv_nsec: nanoseconds });
+    match poll(&mut [PollFd::new(ended, PollFlags::IN)], timeout.as_ref()) {
         // An interrupt is for the command; the next look comes a little early.
+        Err(rustix::io::Errno::INTR) if seconds.is_infinite() => wait(ended, seconds),
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error).doing("waiting for the command"),
     }
@@ -235,6 +281,10 @@ impl Follower {
             if self.networks.len() < NAMESPACES_MAX && !self.networks.contains_key(&network) {
                 let own = processes::network(std::process::id()) == Some(network);
                 let opened = if own { Diagnostics::open() } else { Diagnostics::open_in(*pid) };
+                // A kernel that reports no ends of connections is still looked at.
+                if let Ok(closings) = Closings::open((!own).then_some(*pid)) {
+                    self.closings.insert(network, closings);
+                }
                 match opened {
                     Ok(opened) => _ = self.networks.insert(network, opened),
                     // Somebody else's namespace without the right to enter it: nothing is seen of it.
@@ -291,15 +341,17 @@ impl Follower {
             self.search(root)?;
         }
         let mut looks = BTreeMap::new();
+        let at = now();
         for pid in &self.pids {
             processes::threads(*pid, &mut looks);
         }
         for (tid, look) in looks {
             if self.threads.len() < KEPT_MAX || self.threads.contains_key(&tid) {
-                self.threads.entry(tid).or_insert_with(|| Thread::new(look)).note(look);
+                self.threads.entry(tid).or_insert_with(|| Thread::new(look, at)).note(look, at);
             }
         }
         self.looks += 1;
+        self.closings.values_mut().for_each(Closings::take);
         self.sockets()
     }
 
@@ -339,7 +391,13 @@ impl Follower {
         Ok(())
     }
 
-    fn finish(mut self, elapsed: f64, status: Option<ExitStatus>, cost: f64) -> Observation {
+    /// The thread that moves the data of the connections with most data.
+    fn mover<'a>(&self, threads: &[&'a Thread]) -> Option<&'a Thread> {
+        let most = self.connections.values().max_by_key(|one| one.bytes());
+        witness::mover(most.as_slice(), threads)
+    }
+
+    fn so_far(&mut self, elapsed: f64, status: Option<ExitStatus>, cost: f64) -> Observation {
         self.surroundings();
         let around = self.around(elapsed);
         let all: Vec<&Connection> = self.connections.values().collect();
@@ -360,6 +418,8 @@ impl Follower {
             connections,
             witnesses,
             pipeline: pipes::chain(&self.pipes, &threads, elapsed),
+            closed: closed::of(self.closings.values(), self.connections.values()),
+            timeline: self.mover(&threads).map(|thread| thread.history.timeline()),
         }
     }
 }

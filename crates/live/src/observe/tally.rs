@@ -3,8 +3,9 @@
 use super::Observed;
 use super::diag::Connection as Seen;
 use super::processes::{State, ThreadLook};
+use super::timeline::History;
 use crate::tcp_info::TcpInfo;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A receive queue is full from this share of its buffer: the kernel closes the window before the rest.
 const FULL: f64 = 0.5;
@@ -32,6 +33,7 @@ pub(super) struct Looks {
 /// A connection while it is followed.
 pub(super) struct Connection {
     local: String,
+    ends: (SocketAddr, SocketAddr),
     pub(super) remote: IpAddr,
     remote_words: String,
     pub(super) pid: u32,
@@ -104,6 +106,7 @@ impl Connection {
         let tcp = seen.tcp;
         Connection {
             local: seen.local.to_string(),
+            ends: (seen.local, seen.remote),
             remote: seen.remote.ip(),
             remote_words: seen.remote.to_string(),
             pid,
@@ -159,6 +162,11 @@ impl Connection {
         self.receive_window = widen(self.receive_window, tcp.receive_window);
     }
 
+    /// Its own address and port, and the other end's.
+    pub(super) fn ends(&self) -> (SocketAddr, SocketAddr) {
+        self.ends
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.last.bytes_acked.saturating_add(self.last.bytes_received)
     }
@@ -184,14 +192,17 @@ pub(super) struct Thread {
     pub(super) all: u32,
     /// Looks by [`State`].
     states: [u32; State::COUNT],
+    pub(super) history: History,
 }
 
 impl Thread {
-    pub(super) fn new(look: ThreadLook) -> Thread {
-        Thread { first: look, last: look, all: 0, states: [0; State::COUNT] }
+    pub(super) fn new(look: ThreadLook, at: f64) -> Thread {
+        let states = [0; State::COUNT];
+        Thread { first: look, last: look, all: 0, states, history: History::new(at) }
     }
 
-    pub(super) fn note(&mut self, look: ThreadLook) {
+    pub(super) fn note(&mut self, look: ThreadLook, at: f64) {
+        self.history.note(at, &self.last, &look);
         self.last = look;
         self.all += 1;
         self.states[look.state as usize] += 1;

@@ -286,8 +286,9 @@ fn network(w: &mut Witnesses, group: &[&Connection]) {
     w.receive_rtt = main.last.receive_rtt;
 }
 
-/// The thread of the processes that hold the connections which was most on a CPU or asleep in a socket.
-fn thread(w: &mut Witnesses, group: &[&Connection], threads: &[&Thread]) {
+/// The thread that moves the data: of the processes that hold the connections, or of all where there are
+/// none, the one that was most on a CPU or asleep in a socket.
+pub(super) fn mover<'a>(group: &[&Connection], threads: &[&'a Thread]) -> Option<&'a Thread> {
     let holds = |t: &&&Thread| group.is_empty() || group.iter().any(|c| c.pid == t.first.pid);
     // One that was seen in a socket moves the data; a pipe is nearer to it than a timer.
     let activity = |t: &Thread| {
@@ -298,9 +299,11 @@ fn thread(w: &mut Witnesses, group: &[&Connection], threads: &[&Thread]) {
         let cpu = (t.last.run - t.first.run) / EVERY;
         count(&sockets) + cpu + 0.6 * count(&pipes) + 0.4 * count(&rest)
     };
-    let Some(mover) =
-        threads.iter().filter(holds).max_by(|a, b| activity(a).total_cmp(&activity(b)))
-    else {
+    threads.iter().filter(holds).max_by(|a, b| activity(a).total_cmp(&activity(b))).copied()
+}
+
+fn thread(w: &mut Witnesses, group: &[&Connection], threads: &[&Thread]) {
+    let Some(mover) = mover(group, threads) else {
         w.not_attributed = 1.0;
         return;
     };

@@ -5,6 +5,7 @@ use crate::counters::{CounterChange, CpuTime};
 use crate::error::{Error, Result};
 use crate::namespace::Isolation;
 use crate::relay::Relayed;
+use crate::sample::Sampled;
 use crate::statistics::{Spread, quantile};
 use crate::tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,9 @@ pub struct Measurement {
     /// Other threads ready to run just before and just after, mean: while they wait, no core sleeps and every
     /// switch goes to them and back.
     pub crowd: f64,
+    /// What both ends' CPU time went into, the sender's first, where sampling was asked for.
+    #[serde(default)]
+    pub sampled: Option<Sampled>,
     /// Notes on this run.
     pub notes: Vec<String>,
 }
@@ -223,6 +227,7 @@ pub(super) fn summarise(
         foreign,
         others,
         crowd: 0.0,
+        sampled: None,
         notes,
     })
 }

@@ -14,6 +14,7 @@ use crate::counters::{CounterChange, Counters};
 use crate::error::{Doing, Error, Result, wrong};
 use crate::namespace::{Hosts, Isolation};
 use crate::relay;
+use crate::sample::{Sampled, Sampler};
 use crate::sys;
 use crate::tcp_info::TcpInfo;
 use crate::worker::{Reply, Request, Worker, reply};
@@ -152,7 +153,7 @@ impl Hosts {
         let job = sender::Job { setting: setting.clone(), to, cores: senders, congestion };
         self.sender.ask(&Request::Send(job))?;
         reply!(self.sender, "connect", Reply::Connected => ());
-        let counters = self.watch(setting)?;
+        let (counters, sampled) = self.watch(setting)?;
         let sender = end_of(&mut self.sender, "send")?;
         let receiver = end_of(&mut self.receiver, "receive")?;
         drop(competitor);
@@ -160,7 +161,7 @@ impl Hosts {
         let crowd = f64::midpoint(before, crowd()?);
         let m =
             measurement::summarise(setting, self.isolation, sender, receiver, counters, relayed)?;
-        Ok(Measurement { crowd, ..m })
+        Ok(Measurement { crowd, sampled, ..m })
     }
 
     /// Waits until other programs are quiet and runs a transfer, repeating it while they disturb it, until
@@ -210,8 +211,9 @@ impl Hosts {
         Ok(Some(reply!(relay, "stop relaying", Reply::Relayed(relayed) => relayed)))
     }
 
-    /// Sleeps through the transfer and reads the counters when its measured part starts and ends.
-    fn watch(&self, setting: &Setting) -> Result<CounterChange> {
+    /// Sleeps through the transfer, samples its measured part, and reads the counters when that starts and
+    /// ends.
+    fn watch(&self, setting: &Setting) -> Result<(CounterChange, Option<Sampled>)> {
         let seconds = |d: lastmeter_base::Duration| Duration::from_secs_f64(d.as_secs_f64());
         let processes: &[u32] = match self.isolation {
             Isolation::Loopback => &[self.sender.pid()],
@@ -219,8 +221,10 @@ impl Hosts {
         };
         std::thread::sleep(seconds(setting.warm_up));
         let before = Counters::now(processes)?;
+        self.sampler.as_ref().map(Sampler::begin).transpose()?;
         std::thread::sleep(seconds(setting.duration));
-        Ok(Counters::now(processes)?.since(&before))
+        let sampled = self.sampler.as_ref().map(Sampler::end).transpose()?;
+        Ok((Counters::now(processes)?.since(&before), sampled))
     }
 }
 

@@ -1,0 +1,149 @@
+//! The kernel's sampling clock: one event for each CPU, each with a ring of records that this process reads.
+//!
+//! Format: `linux/perf_event.h`, perf_event_open(2).
+#![allow(unsafe_code)]
+
+use crate::error::{Doing, Result};
+use crate::sys::check;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Nanoseconds of CPU time between two samples: near a millisecond, and a prime number of
+/// microseconds, so that samples do not fall into step with the kernel's tick.
+pub(super) const PERIOD: u64 = 997_000;
+/// Pages of a ring's records, a power of two: about a second of deep chains.
+const PAGES: usize = 128;
+
+/// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_CPU_CLOCK`.
+const SOFTWARE: u32 = 1;
+/// See [`SOFTWARE`].
+const CPU_CLOCK: u64 = 0;
+/// `PERF_SAMPLE_TID`, `PERF_SAMPLE_CALLCHAIN`.
+const SAMPLE: u64 = 1 << 1 | 1 << 5;
+/// `disabled`, `exclude_hv`, `task` (records of forks), `exclude_callchain_user`.
+const FLAGS: u64 = 1 | 1 << 6 | 1 << 13 | 1 << 22;
+/// `inherit`.
+const INHERIT: u64 = 1 << 1;
+/// `PERF_FLAG_FD_CLOEXEC`.
+const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+/// `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_DISABLE`.
+const ENABLE: libc::c_ulong = 0x2400;
+/// See [`ENABLE`].
+const DISABLE: libc::c_ulong = 0x2401;
+/// Where `struct perf_event_mmap_page` has `data_head`; `data_tail` follows.
+const DATA_HEAD: usize = 1024;
+
+/// `struct perf_event_attr`, its first version, which every kernel takes.
+#[repr(C)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    period: u64,
+    sample: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint: u32,
+    address: u64,
+}
+
+/// Whose time is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Everybody's on this CPU.
+    Machine,
+    /// That of this process and what it starts later.
+    Process(u32),
+}
+
+/// An event on one CPU and its ring.
+pub(super) struct Event {
+    fd: OwnedFd,
+    /// A page with the positions, then the records.
+    ring: *mut u8,
+    len: usize,
+    page: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, which is used by one thread at a time.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// Opens it, not yet counting.
+    pub(super) fn open(whose: Whose, cpu: usize) -> io::Result<Event> {
+        let (pid, more) = match whose {
+            Whose::Machine => (-1, 0),
+            Whose::Process(pid) => (pid as libc::pid_t, INHERIT),
+        };
+        let attributes = Attributes {
+            kind: SOFTWARE,
+            size: size_of::<Attributes>() as u32,
+            config: CPU_CLOCK,
+            period: PERIOD,
+            sample: SAMPLE,
+            read_format: 0,
+            flags: FLAGS | more,
+            wakeup_events: 0,
+            breakpoint: 0,
+            address: 0,
+        };
+        let at = &raw const attributes;
+        let cpu = cpu as libc::c_int;
+        // SAFETY: the attributes are live and state their own size; the call keeps no pointer.
+        let raw = unsafe {
+            libc::syscall(libc::SYS_perf_event_open, at, pid, cpu, -1 as libc::c_int, CLOSE_ON_EXEC)
+        };
+        let raw = check(raw as libc::c_int)?;
+        // SAFETY: the descriptor was just returned by the kernel and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let page = rustix::param::page_size();
+        let len = (1 + PAGES) * page;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let ring =
+            unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, fd.as_fd(), 0) }?;
+        Ok(Event { fd, ring: ring.cast(), len, page })
+    }
+
+    /// Starts or stops counting.
+    pub(super) fn count(&self, on: bool) -> Result<()> {
+        let request = if on { ENABLE } else { DISABLE };
+        // SAFETY: these requests take no pointer.
+        let done = check(unsafe { libc::ioctl(self.fd.as_raw_fd(), request as _, 0) });
+        done.map(|_| ()).doing("switching the sampling clock")
+    }
+
+    fn position(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: the first page of the ring has aligned 64-bit positions there, which live as long
+        // as the mapping and are shared with the kernel, hence atomic.
+        unsafe { AtomicU64::from_ptr(self.ring.add(at).cast()) }
+    }
+
+    /// Appends what the kernel has written since the last call to `into`: whole records.
+    pub(super) fn drain(&mut self, into: &mut Vec<u8>) {
+        let head = self.position(DATA_HEAD).load(Ordering::Acquire);
+        let tail = self.position(DATA_HEAD + 8).load(Ordering::Relaxed);
+        let room = self.len - self.page;
+        let count = (head.wrapping_sub(tail) as usize).min(room);
+        let from = tail as usize % room;
+        let first = count.min(room - from);
+        for (from, count) in [(from, first), (0, count - first)] {
+            // SAFETY: the range lies within the records of the mapping, and the kernel writes none of
+            // it before `data_tail` has passed.
+            into.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(self.ring.add(self.page + from), count)
+            });
+        }
+        self.position(DATA_HEAD + 8).store(head, Ordering::Release);
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `open` and no reference into it survives.
+        let _ = unsafe { munmap(self.ring.cast(), self.len) };
+    }
+}
