@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -398,6 +400,27 @@ def test_the_commands_answer(tmp_path: Path) -> None:
     assert "no index" in run("browse", str(tmp_path / "none"), status=2)
     assert "8 numbers" in run("board", "generated:board:1", "--corners", "1,2", status=2)
     assert command.main(["score", "jokes", "--seeds", "4", "--json"]) == 0
+
+
+#: Commands of the page that need what a test does not have, or more time.
+NOT_RUN = ("browse", "desk", "precision", "score", "rover")
+
+
+def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "media.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
+    lines = [line for kind, text in blocks if kind == "sh" for line in text.splitlines()]
+    commands = [line.split("#")[0].split()[2:] for line in lines]
+    assert len(commands) > 10 and all(line.startswith("lastmeter media ") for line in lines)
+    monkeypatch.chdir(tmp_path)
+    for arguments in commands:
+        if arguments[0] not in NOT_RUN:
+            run(*arguments)
+    for kind, text in blocks:
+        if kind == "python":
+            exec(compile(text, "media.md", "exec"), {})
+        elif kind == "toml":
+            assert "nowhere" not in text and files.build(tomllib.loads(text)).joints
 
 
 def test_modules_cost_no_more_than_the_calls_that_they_make() -> None:

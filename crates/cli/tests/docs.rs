@@ -5,9 +5,9 @@ use crate::follow::follow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Pages followed elsewhere: one whose commands need `lastmeterd`, by that program's tests, and the list of
-/// commands, by `scripts/smoke`.
-const ELSEWHERE: [&str; 5] = ["write-a-plugin", "commands", "router", "disk", "display"];
+/// Pages followed elsewhere: those whose commands need `lastmeterd`, by that program's tests, the list of
+/// commands, by `scripts/smoke`, and programs for pictures, by the tests of the Python package.
+const ELSEWHERE: [&str; 6] = ["write-a-plugin", "commands", "router", "disk", "display", "media"];
 
 fn pages() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

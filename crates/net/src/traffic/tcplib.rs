@@ -273,6 +273,9 @@ impl Tcplib {
     }
 }
 
+/// The least mean time between starts of conversations. All that are open are kept, and most last for minutes.
+const EVERY_MIN: Duration = Duration::from_us(100);
+
 /// Its line.
 pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
 
@@ -282,8 +285,10 @@ fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> 
         rate: values.get("rate"),
         segment: values.get("segment"),
     };
-    if tcplib.every.is_zero() {
-        return Err("all conversations would begin at once: write a longer `every`".to_owned());
+    if tcplib.every < EVERY_MIN {
+        return Err(format!(
+            "millions of conversations would be open at once: write an `every` of {EVERY_MIN} or more"
+        ));
     }
     let packets = tcplib.packets(setting.stream.clone()).map(|(at, len, _)| (at, len));
     Ok(Traffic::Source(Pattern::Replay(Box::new(packets))))
