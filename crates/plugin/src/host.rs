@@ -43,11 +43,45 @@ pub struct Limits {
     pub elements: usize,
     /// Ticks of the epoch for one batch.
     pub ticks: u64,
+    /// What stops a module that does not end. The other functions have [`PATIENCE`] times as much.
+    pub patience: Patience,
 }
+
+/// What is counted to stop a module that does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// The ticks of the epoch, which somebody advances: cheap, and depends on the machine.
+    Ticks,
+    /// About so many instructions for each tick: dearer, and the same on every machine, as a model has to be.
+    Instructions(u64),
+}
+
+/// Instructions that a machine executes in a millisecond, about.
+pub const INSTRUCTIONS_PER_TICK: u64 = 3_000_000;
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { instances: 256, memory: 16 << 20, elements: 4096, ticks: 10 }
+        Limits {
+            instances: 256,
+            memory: 16 << 20,
+            elements: 4096,
+            ticks: 10,
+            patience: Patience::Ticks,
+        }
+    }
+}
+
+impl Limits {
+    /// Gives a call so many times what a batch has.
+    #[inline]
+    pub(crate) fn grant(&self, store: &mut Store<State>, times: u64) {
+        let ticks = self.ticks * times;
+        match self.patience {
+            Patience::Ticks => store.set_epoch_deadline(ticks),
+            Patience::Instructions(per_tick) => {
+                store.set_fuel(ticks * per_tick).expect("the engine counts instructions");
+            }
+        }
     }
 }
 
@@ -158,7 +192,8 @@ impl Host {
         let mut config = Config::new();
         config
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
-            .epoch_interruption(true)
+            .epoch_interruption(limits.patience == Patience::Ticks)
+            .consume_fuel(limits.patience != Patience::Ticks)
             .max_wasm_stack(STACK_LEN)
             // Two machines, and a model, must agree on every bit.
             .cranelift_nan_canonicalization(true)
@@ -233,7 +268,7 @@ impl Host {
     fn store(&self, state: State) -> Store<State> {
         let mut store = Store::new(&self.engine, state);
         store.limiter(|state| state);
-        store.set_epoch_deadline(self.limits.ticks * PATIENCE);
+        self.limits.grant(&mut store, PATIENCE);
         store
     }
 }

@@ -193,9 +193,11 @@ impl Instance {
     pub fn kept(&self) -> &Store {
         &self.state().store
     }
-    /// What `lm_queue` returns from now on: the first [`QUEUES_MAX`] of these.
-    pub fn set_queues(&mut self, queues: &[Queue]) {
-        self.state_mut().queues = queues.iter().copied().take(QUEUES_MAX).collect();
+    /// What `lm_queue` returns from now on: the first [`QUEUES_MAX`] of these, by number.
+    pub fn set_queues(&mut self, queues: impl IntoIterator<Item = Option<Queue>>) {
+        let known = &mut self.state_mut().queues;
+        known.clear();
+        known.extend(queues.into_iter().take(QUEUES_MAX));
     }
     /// Takes the lines that it logged, and the number of those that were lost.
     pub fn take_log(&mut self) -> (Vec<String>, u64) {
@@ -363,7 +365,7 @@ impl Live {
         now: Time,
     ) -> Result<Live, (Failure, Box<State>)> {
         store.limiter(|state| state);
-        store.set_epoch_deadline(class.limits.ticks * PATIENCE);
+        class.limits.grant(&mut store, PATIENCE);
         store.data_mut().begin(now);
         let parts = |store: &mut wasmtime::Store<State>| -> wasmtime::Result<_> {
             let instance = class.pre.instantiate(&mut *store)?;
@@ -387,8 +389,9 @@ impl Live {
         }
         Ok(live)
     }
-    fn begin(&mut self, ticks: u64, now: Time) {
-        self.store.set_epoch_deadline(ticks);
+    #[inline]
+    fn begin(&mut self, class: &Class, times: u64, now: Time) {
+        class.limits.grant(&mut self.store, times);
         self.store.data_mut().begin(now);
     }
     /// Calls one of the functions that are not called for requests.
@@ -402,7 +405,7 @@ impl Live {
         if !class.exports.contains(&function) {
             return Err(Failure::Start(format!("it does not export {function}")));
         }
-        self.begin(class.limits.ticks * PATIENCE, now);
+        self.begin(class, PATIENCE, now);
         let found = self.instance.get_typed_func::<(u32, u32), i32>(&mut self.store, function);
         let found = found.map_err(|error| Failure::Start(format!("{error:#}")))?;
         let result = found.call(&mut self.store, arguments);
@@ -448,7 +451,7 @@ impl Live {
         let (wanted, slot) = (description.wanted as usize, description.slot());
         let data_at = HEADER_LEN + DESCRIPTOR_LEN * requests.len();
         let address = |number: usize| description.room + (data_at + number * slot) as u32;
-        self.begin(class.limits.ticks, now);
+        self.begin(class, 1, now);
         let room_bytes = room(self.memory.data_mut(&mut self.store), class)?;
         let (header, rest) = room_bytes.split_at_mut(HEADER_LEN);
         let kind = requests.first().map_or(0, |request| request.body.kind() as u32);
@@ -460,7 +463,7 @@ impl Live {
         for (number, (request, descriptor)) in requests.iter().zip(table).enumerate() {
             let seen = &request.data[..request.data.len().min(wanted)];
             request.emit(descriptor, address(number), seen.len() as u32, slot as u32);
-            data[number * slot..number * slot + seen.len()].copy_from_slice(seen);
+            copy(&mut data[number * slot..number * slot + seen.len()], seen);
         }
         match self.process.call(&mut self.store, description.room) {
             Ok(0) => {}
@@ -470,6 +473,7 @@ impl Live {
         let rest = &room(self.memory.data_mut(&mut self.store), class)?[HEADER_LEN..];
         let (table, data) = rest.split_at(DESCRIPTOR_LEN * requests.len());
         let (table, _) = table.as_chunks::<DESCRIPTOR_LEN>();
+        answers.answers.reserve(requests.len());
         for (number, (request, descriptor)) in requests.iter().zip(table).enumerate() {
             let wrong = |what: &str| Failure::Verdict(format!("request {number}: {what}"));
             if u32_at(descriptor, field::OFFSET) != address(number)
@@ -498,6 +502,23 @@ impl Live {
     }
 }
 
+/// Copies bytes, of which there are mostly few: a call would take longer than the copying.
+#[inline]
+fn copy(to: &mut [u8], from: &[u8]) {
+    const STEP: usize = 32;
+    const FEW: usize = 256;
+    if from.len() > FEW {
+        return to.copy_from_slice(from);
+    }
+    let ((to, to_rest), (from, rest)) = (to.as_chunks_mut::<STEP>(), from.as_chunks::<STEP>());
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+    }
+    if !rest.is_empty() {
+        to_rest.copy_from_slice(rest);
+    }
+}
+
 /// The part of a plugin's memory that the host fills. Memory never shrinks, so it stays where it was when it was
 /// loaded.
 fn room<'a>(memory: &'a mut [u8], class: &Class) -> Result<&'a mut [u8], Failure> {
@@ -508,7 +529,7 @@ fn room<'a>(memory: &'a mut [u8], class: &Class) -> Result<&'a mut [u8], Failure
 
 fn failure(error: &wasmtime::Error, state: &State) -> Failure {
     match error.downcast_ref::<Trap>() {
-        Some(Trap::Interrupt) => Failure::Time,
+        Some(Trap::Interrupt | Trap::OutOfFuel) => Failure::Time,
         Some(Trap::StackOverflow) => Failure::Stack,
         _ if state.refused_memory => Failure::Memory,
         Some(trap) => Failure::Trap(trap.to_string()),

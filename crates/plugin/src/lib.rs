@@ -16,6 +16,9 @@
 pub mod abi;
 pub mod cases;
 pub mod chain;
+#[cfg(feature = "component")]
+pub mod component;
+pub mod cost;
 pub mod expression;
 pub mod fuzz;
 pub mod host;

@@ -205,10 +205,6 @@ pub struct Request<'a> {
 /// A descriptor, as the plugin sees it.
 pub type Descriptor = [u8; DESCRIPTOR_LEN];
 
-fn put<const N: usize>(bytes: &mut Descriptor, at: usize, value: [u8; N]) {
-    bytes[at..at + N].copy_from_slice(&value);
-}
-
 pub(crate) fn u16_at(bytes: &Descriptor, at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
@@ -232,51 +228,41 @@ pub(crate) fn nanoseconds(at: Time) -> u64 {
 }
 
 impl Request<'_> {
-    /// Writes its descriptor: `captured` bytes of its data lie at `offset`, where `room` bytes fit. In place: to
-    /// build it elsewhere and copy it makes the processor wait for its own small stores.
+    /// Writes its descriptor: `captured` bytes of its data lie at `offset`, where `room` bytes fit. Word by word: small
+    /// stores would cost as much as all the rest of a request.
     #[inline]
     pub fn emit(&self, bytes: &mut Descriptor, offset: u32, captured: u32, room: u32) {
-        *bytes = [0; DESCRIPTOR_LEN];
-        bytes[field::KIND] = self.body.kind() as u8;
-        put(bytes, field::LENGTH, self.length.to_le_bytes());
-        put(bytes, field::OFFSET, offset.to_le_bytes());
-        put(bytes, field::CAPTURED, captured.to_le_bytes());
-        put(bytes, field::ROOM, room.to_le_bytes());
-        put(bytes, field::FLOW, self.flow.to_le_bytes());
-        put(bytes, field::ARRIVAL, nanoseconds(self.arrival).to_le_bytes());
-        put(bytes, field::MARK, self.mark.to_le_bytes());
-        let rectangle = |bytes: &mut Descriptor, rect: Rect| {
-            let Rect { x, y, w, h } = rect;
-            for (at, value) in [(field::X, x), (field::Y, y), (field::W, w), (field::H, h)] {
-                put(bytes, at, value.to_le_bytes());
-            }
+        let words = self.words(offset, captured, room);
+        let (places, _) = bytes.as_chunks_mut::<8>();
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+    }
+    /// The descriptor, as [`field`] describes it.
+    #[inline]
+    fn words(&self, offset: u32, captured: u32, room: u32) -> [u64; DESCRIPTOR_LEN / 8] {
+        let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let four = |a: u16, b: u16, c: u16, d: u16| {
+            two(u32::from(a) | u32::from(b) << 16, u32::from(c) | u32::from(d) << 16)
         };
-        match self.body {
-            Body::Packet { interface } => {
-                put(bytes, field::INTERFACE, interface.to_le_bytes());
-            }
+        let (operation, code, place, more) = match self.body {
+            Body::Packet { interface } => (0, 0, interface.into(), 0),
             Body::Block { operation, lba, blocks, initiator } => {
-                put(bytes, field::OPERATION, operation.to_le_bytes());
-                put(bytes, field::LBA, lba.to_le_bytes());
-                put(bytes, field::BLOCKS, blocks.to_le_bytes());
-                put(bytes, field::INITIATOR, initiator.to_le_bytes());
+                (operation, 0, lba, two(blocks, initiator))
             }
-            Body::Framebuffer { operation, rect, from, value } => {
-                put(bytes, field::OPERATION, operation.to_le_bytes());
-                rectangle(bytes, rect);
-                put(bytes, field::FROM_X, from.0.to_le_bytes());
-                put(bytes, field::FROM_Y, from.1.to_le_bytes());
-                put(bytes, field::VALUE, value.to_le_bytes());
+            Body::Framebuffer { operation, rect: Rect { x, y, w, h }, from, value } => {
+                let (low, high) = (value as u16, (value >> 16) as u16);
+                (operation, 0, four(x, y, w, h), four(from.0, from.1, low, high))
             }
             Body::Frame { format, width, height, region, number, quality } => {
-                put(bytes, field::OPERATION, format.to_le_bytes());
-                rectangle(bytes, region);
-                put(bytes, field::WIDTH, width.to_le_bytes());
-                put(bytes, field::HEIGHT, height.to_le_bytes());
-                put(bytes, field::NUMBER, number.to_le_bytes());
-                put(bytes, field::CODE, u32::from(quality).to_le_bytes());
+                let Rect { x, y, w, h } = region;
+                let (low, high) = (number as u16, (number >> 16) as u16);
+                (format, quality.into(), four(x, y, w, h), four(width, height, low, high))
             }
-        }
+        };
+        let first = two(u32::from(self.body.kind() as u8) | u32::from(operation) << 16, code);
+        let (length, sizes) = (two(self.length, offset), two(captured, room));
+        [first, length, sizes, self.flow, nanoseconds(self.arrival), self.mark, place, more]
     }
 }
 
@@ -434,16 +420,30 @@ fn part(found: Rect, whole: Rect) -> Option<Rect> {
 
 /// Whether a router has to classify a packet again after a plugin changed it: its addresses, protocol or ports differ.
 pub fn reclassify(before: &[u8], after: &[u8]) -> bool {
-    fn key(packet: &[u8]) -> (u8, [Option<&[u8]>; 3]) {
-        let version = packet.first().map_or(0, |byte| byte >> 4);
-        let (addresses, protocol, ports) = match version {
-            4 => (12..20, 9, packet.first().map_or(0, |byte| usize::from(byte & 15) * 4)),
-            _ => (8..40, 6, 40),
-        };
-        let protocol = packet.get(protocol..=protocol);
-        (version, [packet.get(addresses), packet.get(ports..ports + 4), protocol])
-    }
     key(before) != key(after)
+}
+
+/// The version, addresses, ports and protocol of an IP packet.
+fn key(packet: &[u8]) -> (u8, [Option<&[u8]>; 3]) {
+    let version = packet.first().map_or(0, |byte| byte >> 4);
+    let (addresses, protocol, ports) = match version {
+        4 => (12..20, 9, packet.first().map_or(0, |byte| usize::from(byte & 15) * 4)),
+        _ => (8..40, 6, 40),
+    };
+    let protocol = packet.get(protocol..=protocol);
+    (version, [packet.get(addresses), packet.get(ports..ports + 4), protocol])
+}
+
+/// A number for the flow of an IP packet: the same for all packets with its addresses, protocol and ports.
+pub fn flow(packet: &[u8]) -> u64 {
+    let (version, [addresses, ports, protocol]) = key(packet);
+    let parts = [addresses, ports, protocol].into_iter().flatten().flatten();
+    // FNV-1a, and a last mix so that the low bits depend on all.
+    let hash =
+        std::iter::once(&version).chain(parts).fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    hash ^ hash >> 32
 }
 
 /// The answer to a request.
@@ -513,6 +513,39 @@ mod tests {
         let mut bytes = [0; DESCRIPTOR_LEN];
         request.emit(&mut bytes, 4096, 64, 64);
         bytes
+    }
+
+    #[test]
+    fn each_field_of_a_descriptor_is_in_its_place() {
+        let block = descriptor(Body::Block {
+            operation: block::TRIM,
+            lba: 0x0102_0304_0506_0708,
+            blocks: 9,
+            initiator: 10,
+        });
+        assert_eq!((block[field::KIND], block[field::VERDICT]), (2, 0));
+        assert_eq!(u16_at(&block, field::OPERATION), block::TRIM);
+        assert_eq!(u64_at(&block, field::LBA), 0x0102_0304_0506_0708);
+        assert_eq!((u32_at(&block, field::BLOCKS), u32_at(&block, field::INITIATOR)), (9, 10));
+        let of = |at: usize| u32_at(&block, at);
+        assert_eq!((of(field::LENGTH), of(field::OFFSET)), (100, 4096));
+        assert_eq!((of(field::CAPTURED), of(field::ROOM)), (64, 64));
+        let of = |at: usize| u64_at(&block, at);
+        assert_eq!((of(field::FLOW), of(field::ARRIVAL), of(field::MARK)), (3, 5, 9));
+        let rect = Rect { x: 1, y: 2, w: 3, h: 4 };
+        let operation = framebuffer::COPY;
+        let body = Body::Framebuffer { operation, rect, from: (5, 6), value: 0x0007_0008 };
+        let screen = descriptor(body);
+        assert_eq!(rect_at(&screen), rect);
+        assert_eq!(u16_at(&screen, field::FROM_X), 5);
+        assert_eq!(u16_at(&screen, field::FROM_Y), 6);
+        assert_eq!(u32_at(&screen, field::VALUE), 0x0007_0008);
+        let frame = descriptor(FRAME);
+        assert_eq!((u16_at(&frame, field::OPERATION), u32_at(&frame, field::CODE)), (1, 80));
+        assert_eq!((u16_at(&frame, field::WIDTH), u16_at(&frame, field::HEIGHT)), (640, 480));
+        assert_eq!(u32_at(&frame, field::NUMBER), 7);
+        let packet = descriptor(Body::Packet { interface: 0x0304 });
+        assert_eq!(u16_at(&packet, field::INTERFACE), 0x0304);
     }
 
     #[test]

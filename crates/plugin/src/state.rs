@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub(crate) log: VecDeque<String>,
     pub(crate) log_lost: u64,
     pub(crate) lines_left: u32,
-    pub(crate) queues: Vec<Queue>,
+    pub(crate) queues: Vec<Option<Queue>>,
 }
 
 impl State {
@@ -162,7 +162,8 @@ pub(crate) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         "lm_queue",
         |mut caller: Caller<'_, State>, id: u32, at: u32| -> wasmtime::Result<i32> {
             let (memory, state) = parts(&mut caller)?;
-            let Some(queue) = state.queues.get(id as usize) else { return Ok(-1) };
+            let known = state.queues.get(id as usize).copied().flatten();
+            let Some(queue) = known else { return Ok(-1) };
             let mut bytes = [0; QUEUE_LEN];
             bytes[..8].copy_from_slice(&queue.len.0.to_le_bytes());
             bytes[8..16].copy_from_slice(&queue.share.to_le_bytes());

@@ -359,7 +359,7 @@ fn what_goes_wrong_while_it_runs_costs_its_own_batch() {
             let class = host.load("bad", &bytes, Some(Kind::Packet)).unwrap();
             let mut bad = Instance::new(class, "bad", b"", Fail::Reload, 1, now).unwrap();
             let rate = lastmeter_base::Rate::from_gbit(1);
-            bad.set_queues(&[Queue { len: lastmeter_base::Bytes(0), share: 0, rate }]);
+            bad.set_queues([Some(Queue { len: lastmeter_base::Bytes(0), share: 0, rate })]);
             let began = Instant::now();
             bad.process(now, &requests, &mut answers);
             let took = began.elapsed();

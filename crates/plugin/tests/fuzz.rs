@@ -5,11 +5,12 @@ use lastmeter_plugin::fuzz::TARGETS;
 use lastmeter_wire::fuzz::mutate;
 use std::path::Path;
 
-/// Mutations of each.
-const COUNT: usize = 2000;
+/// Mutations of each; `LASTMETER_MUTATIONS` asks for another number.
+const COUNT: u64 = 2000;
 
 #[test]
 fn no_target_fails_on_mutations_of_its_corpus() {
+    let count = std::env::var("LASTMETER_MUTATIONS").ok().and_then(|count| count.parse().ok());
     for target in TARGETS {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
         let files = std::fs::read_dir(folder.join(target.name)).unwrap();
@@ -18,7 +19,7 @@ fn no_target_fails_on_mutations_of_its_corpus() {
         assert!(!corpus.is_empty(), "{} has no corpus", target.name);
         corpus.iter().for_each(|member| (target.run)(member));
         let (mut random, mut input) = (Stream::new(0, target.name), Vec::new());
-        for _ in 0..COUNT {
+        for _ in 0..count.unwrap_or(COUNT) {
             mutate(&mut random, &corpus, &mut input);
             (target.run)(&input);
         }

@@ -55,7 +55,7 @@ impl Scaler {
     /// Decides about a packet of `len` bytes of which these are the first.
     pub(crate) fn decide(&mut self, now: Time, data: &[u8], len: u32, waiting: &Waiting) -> bool {
         let Waiting { len: waits, share, rate } = *waiting;
-        self.instance.set_queues(&[Queue { len: waits, share, rate }]);
+        self.instance.set_queues([Some(Queue { len: waits, share, rate })]);
         let body = Body::Packet { interface: 0 };
         let request = Request { body, flow: 1, arrival: now, mark: 0, length: len, data };
         self.instance.process(now, &[request], &mut self.answers);
