@@ -1,5 +1,6 @@
 //! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router`, `disk` and `display`, as git finds its
 //! other commands: beside this program, then in PATH. So this program is built without a compiler for WebAssembly.
+//! `lastmeter run` and `sweep` have it run experiments with plugins.
 
 use crate::{Common, Complaint, Ended};
 use std::ffi::OsString;
@@ -37,15 +38,32 @@ pub(crate) fn run(
     command: &str,
     arguments: &Arguments,
 ) -> Result<Ended, Complaint> {
-    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(DAEMON));
-    let program = beside.filter(|path| path.exists()).unwrap_or_else(|| DAEMON.into());
-    let mut child = Command::new(program);
+    let mut child = daemon();
     child.arg(command).args(&arguments.rest);
     for (is_set, option) in [(common.json, "--json"), (common.quick, "--quick")] {
         if is_set {
             child.arg(option);
         }
     }
+    ended(child)
+}
+
+/// Has an experiment with plugins run by `lastmeterd`, which has a sandbox for them, with the same arguments.
+pub(crate) fn hand_over(common: &Common) -> Result<Ended, Complaint> {
+    let mut child = daemon();
+    child.args(["model", "--"]).args(common.given.iter().skip(1));
+    ended(child)
+}
+
+/// The program, beside this one or in PATH.
+fn daemon() -> Command {
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(DAEMON));
+    Command::new(beside.filter(|path| path.exists()).unwrap_or_else(|| DAEMON.into()))
+}
+
+/// Ends as it does. What the user interrupts is the other program, which then says what it has.
+fn ended(mut child: Command) -> Result<Ended, Complaint> {
+    ctrlc::set_handler(|| {})?;
     match child.status() {
         Ok(status) => Ok(Ended::Status(status.code().unwrap_or(2).try_into().unwrap_or(2))),
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -79,6 +79,12 @@ struct Common {
     /// Print results and errors only: no progress, no notes
     #[arg(long, global = true)]
     quiet: bool,
+    /// What the program was started with, for the program that it may start instead.
+    #[arg(skip)]
+    given: Vec<OsString>,
+    /// Runs plugins in models; only `lastmeterd` has it.
+    #[arg(skip)]
+    programs: Option<world::Sandbox>,
 }
 
 #[derive(Subcommand)]
@@ -149,8 +155,19 @@ impl<T: std::fmt::Display> From<T> for Complaint {
 
 /// Runs the program with these arguments, its name first; returns its exit status.
 pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let Arguments { common, command } = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments,
+    program_with(arguments, None)
+}
+
+/// The same with a sandbox for the plugins of models.
+pub fn program_with(
+    arguments: impl IntoIterator<Item = OsString>,
+    programs: Option<world::Sandbox>,
+) -> u8 {
+    let given: Vec<OsString> = arguments.into_iter().collect();
+    let Arguments { common, command } = match Arguments::try_parse_from(&given) {
+        Ok(Arguments { common, command }) => {
+            Arguments { common: Common { given, programs, ..common }, command }
+        }
         Err(error) => {
             output::remember(error.print());
             return ended(Ok(Ended::Status(error.exit_code().try_into().unwrap_or(2))));

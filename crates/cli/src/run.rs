@@ -2,12 +2,12 @@
 
 use crate::threads::Threads;
 use crate::world::Disk;
-use crate::{Common, Complaint, Ended, capture, output, progress, results};
+use crate::{Common, Complaint, Ended, capture, daemon, output, progress, results};
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::Shuffle;
 use lastmeter_lab::replicate::{RUNS, Replicates, replicate};
-use lastmeter_lab::run::{Explained, Failure, Runner, Watch, explain, ledger};
+use lastmeter_lab::run::{Explained, Failure, Runner, Watch, explain, has_plugins, ledger};
 use lastmeter_lab::sweep::Until;
 use lastmeter_ledger as report;
 use std::path::PathBuf;
@@ -61,13 +61,16 @@ Examples:
 
 pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let found = capture::experiment(&arguments.experiment, &arguments.path)?;
-    let disk = Disk::new(found.folder);
+    let disk = Disk::new(found.folder).with(common.programs.clone());
     arguments.pcaps.iter().try_for_each(|text| disk.add_tap(text))?;
     results::prepare(arguments.out.as_deref())?;
     let until = arguments.until.as_deref().map(Until::parse).transpose().map_err(Complaint)?;
     let overrides = overrides(common, &arguments.sets)?;
     let mut experiment = Experiment::parse(&found.name, &found.text, &overrides, &disk)
         .map_err(|problems| complaint(common, &problems))?;
+    if has_plugins(&experiment) && common.programs.is_none() {
+        return daemon::hand_over(common);
+    }
     if common.quick {
         experiment.duration = experiment.duration / 10;
     }

@@ -1,12 +1,12 @@
 //! Files: experiments, profiles and captures on disk, which take precedence over bundled ones.
 
 use crate::Complaint;
-use lastmeter_lab::library::{Builtin, Library, Output};
+use lastmeter_lab::library::{Builtin, Library, Output, Programs};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An experiment's text and where its captures are looked for.
 #[derive(Debug)]
@@ -79,12 +79,22 @@ pub struct Disk {
     folder: Option<PathBuf>,
     /// Captures to write, by link, until the model takes them.
     taps: Mutex<BTreeMap<String, File>>,
+    programs: Option<Sandbox>,
 }
+
+/// What runs owners' programs (plugins) in models.
+pub type Sandbox = Arc<dyn Programs>;
 
 impl Disk {
     /// Looks for captures relative to `folder`.
     pub fn new(folder: Option<PathBuf>) -> Disk {
-        Disk { folder, taps: Mutex::default() }
+        Disk { folder, taps: Mutex::default(), programs: None }
+    }
+
+    /// With a sandbox for owners' programs, if there is one.
+    #[must_use]
+    pub fn with(self, programs: Option<Sandbox>) -> Disk {
+        Disk { programs, ..self }
     }
 
     /// Adds a capture of a link: `LINK=FILE`. What the file holds stays until a model takes the capture.
@@ -151,6 +161,9 @@ impl Library for Disk {
         names.sort();
         names.dedup();
         names
+    }
+    fn programs(&self) -> Option<&dyn Programs> {
+        self.programs.as_deref()
     }
     fn tap(&self, link: &str) -> Option<Output> {
         let file = self.taps.lock().unwrap_or_else(PoisonError::into_inner).remove(link)?;

@@ -36,7 +36,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("router", &["base", "wire", "net", "live", "plugin", "ledger", "lab"]),
     (
         "daemon",
-        &["base", "wire", "ledger", "net", "live", "plugin", "lab", "device", "router", "wave"],
+        &[
+            "base", "wire", "engine", "ledger", "net", "live", "plugin", "lab", "device", "router",
+            "wave",
+        ],
     ),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),
 ];

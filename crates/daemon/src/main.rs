@@ -6,6 +6,7 @@ mod device;
 mod disk;
 mod display;
 mod measured;
+mod model;
 mod plugin;
 mod router;
 mod sandbox;
@@ -39,6 +40,9 @@ enum Command {
     /// Serve a screen to viewers and programs, each in its part of it
     #[command(subcommand)]
     Display(display::Command),
+    /// Run an experiment whose nodes have plugins: what `lastmeter run` and `sweep` start
+    #[command(hide = true)]
+    Model(model::Arguments),
     /// Forward packets, with filters, plugins, queues and routes that change while it runs
     #[command(subcommand)]
     Router(router::Command),
@@ -79,6 +83,7 @@ fn signals() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>, Complaint>
 fn main() -> ExitCode {
     let Arguments { json, quick, command } = Arguments::parse();
     let done = match command {
+        Command::Model(arguments) => return model::run(arguments),
         Command::Plugin(command) => plugin::run(command, quick),
         Command::Disk(command) => disk::run(command, quick),
         Command::Display(command) => display::run(command, quick),

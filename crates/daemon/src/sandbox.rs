@@ -55,7 +55,16 @@ impl Drop for Ticking {
 
 /// CPU time that this program has used.
 pub(crate) fn cpu() -> std::time::Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    used(rustix::time::ClockId::ProcessCPUTime)
+}
+
+/// CPU time that this thread has used.
+pub(crate) fn thread() -> std::time::Duration {
+    used(rustix::time::ClockId::ThreadCPUTime)
+}
+
+fn used(clock: rustix::time::ClockId) -> std::time::Duration {
+    let time = rustix::time::clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     std::time::Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -8,6 +8,7 @@ mod docs;
 mod fetch;
 #[path = "../../cli/tests/follow.rs"]
 mod follow;
+mod model;
 mod router;
 mod useful;
 

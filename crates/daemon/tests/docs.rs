@@ -2,6 +2,7 @@
 
 use crate::follow::follow;
 use crate::{PROGRAM, has, plugin, said};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 #[test]
@@ -12,8 +13,13 @@ fn the_page_on_plugins_does_what_it_says() {
     let folder = tempfile::tempdir().unwrap();
     let programs = folder.path().join("programs");
     std::fs::create_dir(&programs).unwrap();
-    // `lastmeter plugin` starts `lastmeterd plugin`, with the same arguments.
-    std::os::unix::fs::symlink(PROGRAM, programs.join("lastmeter")).unwrap();
+    // What `lastmeter` does with these commands: it starts `lastmeterd` with the same arguments.
+    let script = format!(
+        "#!/bin/sh\ncase $1 in run) exec {PROGRAM} model -- \"$@\";; *) exec {PROGRAM} \"$@\";; esac\n"
+    );
+    let program = programs.join("lastmeter");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/write-a-plugin.md");
     let page = std::fs::read_to_string(page).unwrap();
     let commands = follow(&page, &programs, folder.path());

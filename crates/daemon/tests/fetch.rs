@@ -73,7 +73,7 @@ fn the_newest_version_is_fetched_and_older_ones_refused_unless_asked() {
             line["event"].as_str().unwrap().to_owned()
         })
         .collect();
-    assert_eq!(events, ["load", "refuse", "load", "refuse", "refuse"]);
+    assert_eq!(events, ["load", "unload", "refuse", "load", "unload", "refuse", "refuse"]);
 }
 
 #[test]

@@ -8,12 +8,13 @@
 
 use crate::assembly::{FROM_APPLICATIONS, FROM_LINKS, TO_APPLICATIONS, TO_LINKS, of_profile};
 use crate::element::Host;
-use crate::profile::Profile;
+use crate::profile::{Profile, StageProfile};
 use crate::receive;
 use lastmeter_base::kind::{Family, Kind, Misfit, Nested, Page, Param, ParamKind, Values};
-use lastmeter_base::{here, one_way};
+use lastmeter_base::{Cost, Duration, PerByte, here, one_way};
 use lastmeter_engine::site::{Applications, Between, HostKind, Inputs, Site};
 use lastmeter_engine::{ElementId, Error, PortId, ResourceKind};
+use lastmeter_net::plugin;
 
 /// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
@@ -51,6 +52,10 @@ pub const PAGE: &Page = &Page {
             "10.77.0.1/24 for the first live host, 10.77.0.2/24 for the second, and so on",
         )
         .is("its IPv4 address and prefix length, when live"),
+        plugin::OF_HOST[0],
+        plugin::OF_HOST[1],
+        plugin::OF_HOST[2],
+        plugin::OF_HOST[3],
     ],
     deviations: &["It forwards nothing; routers do."],
     counters: &[("received", "packets received")],
@@ -58,6 +63,7 @@ pub const PAGE: &Page = &Page {
         ("full", "packets that a stage of its profile had no room for"),
         ("no route", "packets to a destination that none of its links leads to"),
         ("no receiver", "packets of flows without a receiver on this host"),
+        ("denied", "packets that its plugin denied, or could not decide about"),
     ],
     example: one_way! {
         "10 ms", "alice" [] "bob",
@@ -71,6 +77,7 @@ pub const PAGE: &Page = &Page {
 pub const KIND: Kind = Kind { page: PAGE, fit, maker: &HostKind { build } };
 
 fn fit(values: &Values) -> Result<(), Misfit> {
+    plugin::fit_host(values)?;
     if let Some(way) = values.given::<Nested>("reception").filter(|_| values.has("profile")) {
         return receive::kind::fit_profile(&way);
     }
@@ -94,12 +101,68 @@ fn build(
     site: &mut Site<'_>,
     applications: Applications,
 ) -> Result<Between, Error> {
+    let receives = applications.receive && !applications.live;
+    let plugin = if receives { plugin::of_host(values, site)? } else { None };
+    let cost = plugin.as_ref().map(|plugin| plugin.cost);
+    let between = stages(values, site, applications, cost)?;
+    let Some(plugin) = plugin else { return Ok(between) };
+    let element = plugin.add(site, !values.has("profile"))?;
+    let to = (element, PortId(0));
+    let inputs = match between.receive {
+        None => Inputs::One(to),
+        Some((inputs, outputs)) => {
+            for (from, port) in outputs {
+                site.graph.connect(from, port, to.0, to.1)?;
+            }
+            inputs
+        }
+    };
+    Ok(Between { receive: Some((inputs, vec![to])), send: between.send })
+}
+
+/// A host with a last receive stage for the plugin, on the processor of the stage before it.
+fn with_plugin(profile: &Profile, cost: Duration) -> Result<Profile, Error> {
+    let last = profile.receive.iter().rev().find(|stage| {
+        let on = profile.resources.iter().find(|resource| resource.name == stage.resource);
+        on.is_some_and(|resource| resource.kind == ResourceKind::Cpu)
+    });
+    let last = last.ok_or_else(|| "no receive stage of its profile runs on a processor".to_owned());
+    let stage = StageProfile {
+        name: plugin::STAGE.to_owned(),
+        cost: Cost { per_packet: cost, per_byte: PerByte::ZERO },
+        per_message: Duration::ZERO,
+        per_pdu: Duration::ZERO,
+        random: None,
+        batch: false,
+        interrupts: 0,
+        buses: Vec::new(),
+        copies: 0,
+        touches: 0,
+        queue: None,
+        source: "the cost of the plugin".to_owned(),
+        ..last?.clone()
+    };
+    let mut profile = profile.clone();
+    profile.receive.push(stage);
+    Ok(profile)
+}
+
+/// All of a host but its plugin, which costs each packet so much.
+fn stages(
+    values: &Values,
+    site: &mut Site<'_>,
+    applications: Applications,
+    plugin: Option<Duration>,
+) -> Result<Between, Error> {
     let Applications { receive, live, links } = applications;
     let way = values.given::<Nested>("reception").filter(|_| receive && !live);
     let Some(param) = profiled(values) else {
         return way.map_or(Ok(Between::default()), |way| receiving(site, &way, links));
     };
-    let profile = site.profile::<Profile>(param)?;
+    let mut profile = site.profile::<Profile>(param)?;
+    if let Some(cost) = plugin {
+        profile = with_plugin(&profile, cost)?.into();
+    }
     let way = way.as_ref().map(|way| (way, links));
     let machine = of_profile(site, &profile, values.given("message"), way)?;
     let host = site.graph.add(format!("{} works", site.name), Host::new(machine))?;

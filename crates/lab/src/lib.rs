@@ -13,7 +13,7 @@ pub mod livelock;
 pub mod manual;
 pub mod profile;
 pub mod reach;
-mod replay;
+pub mod replay;
 pub mod replicate;
 pub mod run;
 pub mod schema;

@@ -1,5 +1,6 @@
 //! Where profiles and captures come from: files, which only the outermost program may open.
 
+pub use lastmeter_engine::site::Programs;
 pub use lastmeter_net::tap::Output;
 
 use crate::document::Override;
@@ -39,6 +40,11 @@ pub trait Library: Sync {
     /// The kinds that experiments can name.
     fn kinds(&self) -> &Registry {
         Registry::builtin()
+    }
+
+    /// What runs owners' programs (plugins) in models; `None` where there is no sandbox for them.
+    fn programs(&self) -> Option<&dyn Programs> {
+        None
     }
 
     /// Where to write a capture of `link`, on the first call; `None` if none is wanted, and on later calls, so that

@@ -10,6 +10,7 @@ use lastmeter_base::Time;
 use lastmeter_engine::site::{Fabric, own};
 use lastmeter_engine::{Control, Engine, Error, Outcome, Parallel};
 use lastmeter_ledger::{Ledger, Provenance, Resource, Source};
+use lastmeter_net::plugin;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -291,6 +292,7 @@ pub fn explain(
     let mut ledger = ledger(experiment, runner)?;
     let (mut changes, left_out) = candidates(&ledger);
     changes.extend(ideals(experiment));
+    changes.extend(withouts(experiment));
     let whole = !ledger.provenance.partial;
     let changes = if whole { changes } else { Vec::new() };
     runner.watch.expect(changes.len() + shuffles as usize);
@@ -406,6 +408,17 @@ fn ideals(experiment: &Experiment) -> impl Iterator<Item = Change> + '_ {
     fabrics.map(|node| Change::Ideal { fabric: node.name.clone() })
 }
 
+/// Every plugin is compared with none.
+fn withouts(experiment: &Experiment) -> impl Iterator<Item = Change> + '_ {
+    let nodes = experiment.nodes.iter().filter(|node| plugin::is_in(&node.kind));
+    nodes.map(|node| Change::Without { node: node.name.clone() })
+}
+
+/// Whether an experiment has owners' programs: then only a library with a sandbox can build it.
+pub fn has_plugins(experiment: &Experiment) -> bool {
+    withouts(experiment).next().is_some()
+}
+
 fn changes_of(change: &Change, baseline: &Ledger) -> Changes {
     let mut changes = Changes::NONE;
     match change {
@@ -424,6 +437,7 @@ fn changes_of(change: &Change, baseline: &Ledger) -> Changes {
         }
         Change::BuffersDoubled => changes.buffers = (2, 1),
         Change::Ideal { fabric } => drop(changes.ideal.insert(fabric.clone())),
+        Change::Without { node } => drop(changes.without.insert(node.clone())),
     }
     changes
 }

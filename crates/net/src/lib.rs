@@ -12,6 +12,7 @@ pub mod fuzz;
 pub mod impair;
 pub mod lookup;
 pub mod mpeg;
+pub mod plugin;
 pub mod queue;
 pub mod request;
 pub mod sar;
@@ -22,7 +23,8 @@ pub mod tap;
 pub mod traffic;
 
 /// Every node of this crate that experiments can name, besides [`impair::KINDS`].
-pub static NODES: &[lastmeter_base::kind::Kind] = &[forwarder::KIND, server::KIND, sar::KIND];
+pub static NODES: &[lastmeter_base::kind::Kind] =
+    &[forwarder::KIND, server::KIND, sar::KIND, plugin::KIND];
 
 /// Compiles the Rust code of the pages on adding things.
 #[cfg(doctest)]

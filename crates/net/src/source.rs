@@ -10,6 +10,7 @@
 use lastmeter_base::{
     Bytes, Draw, Duration, Ecn, FlowId, NodeId, Packet, PathId, Stream, Time, content_tag,
 };
+use lastmeter_engine::site::Records;
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 
 /// The labels of a source's packets.
@@ -95,6 +96,8 @@ pub enum Pattern {
     },
     /// Times since the start, and lengths, from a capture; ends where it ends.
     Replay(Box<dyn Iterator<Item = (Duration, Bytes)> + Send>),
+    /// The same with the bytes of each packet.
+    Recorded(Records),
 }
 
 /// Packet lengths.
@@ -146,6 +149,8 @@ pub struct Source {
     next: Option<Time>,
     /// The length that a capture gives the next packet.
     next_len: Bytes,
+    /// The bytes that it gives it.
+    next_bytes: Vec<u8>,
     /// When the present burst ends.
     burst_end: Time,
     start: Time,
@@ -187,6 +192,7 @@ impl Source {
             pattern,
             next: None,
             next_len: Bytes::ZERO,
+            next_bytes: Vec::new(),
             burst_end: Time::START,
             start: span.start,
             random_phase: span.random_phase,
@@ -219,6 +225,11 @@ impl Source {
                 self.next_len = len;
                 Some(last.max(self.start + since_start))
             }
+            Pattern::Recorded(records) => {
+                let (since_start, len, bytes) = records.next()?;
+                (self.next_len, self.next_bytes) = (len, bytes);
+                Some(last.max(self.start + since_start))
+            }
         }
     }
 
@@ -226,13 +237,13 @@ impl Source {
     fn len(&self, stream: &mut Stream) -> Bytes {
         match &self.pattern {
             Pattern::Gaps { sizes, .. } | Pattern::OnOff { sizes, .. } => sizes.sample(stream),
-            Pattern::Replay(_) => self.next_len,
+            Pattern::Replay(_) | Pattern::Recorded(_) => self.next_len,
         }
     }
 
     fn first(&mut self, stream: &mut Stream) -> Option<Time> {
         match &self.pattern {
-            Pattern::Replay(_) => self.following(self.start, stream),
+            Pattern::Replay(_) | Pattern::Recorded(_) => self.following(self.start, stream),
             Pattern::Gaps { gap: Draw::Constant(gap), .. } => Some(match self.random_phase {
                 true => self.start + Duration::from_ps(stream.below(gap.as_ps().max(1))),
                 false => self.start,
@@ -271,8 +282,11 @@ impl Element for Source {
                 return;
             }
             let len = self.len(cx.rng());
-            let packet = self.flow.packet(cx, self.sent, len);
+            let mut packet = self.flow.packet(cx, self.sent, len);
             self.sent += 1;
+            if !self.next_bytes.is_empty() {
+                packet.content.append(&mut self.next_bytes);
+            }
             cx.send(PortId(0), packet);
             self.next = self.following(due, cx.rng());
         }

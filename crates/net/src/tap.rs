@@ -118,7 +118,7 @@ impl Element for Tap {
 }
 
 /// Appends the first bytes of a synthetic packet of this length.
-fn imagine(packet: &Body, bytes: &mut Vec<u8>) {
+pub(crate) fn imagine(packet: &Body, bytes: &mut Vec<u8>) {
     let address = |net: u8, number: u32| Ipv4Addr::new(10, net, (number >> 8) as u8, number as u8);
     let (src, dst) = (address(128, packet.path.0), address(0, packet.destination.0));
     let start = bytes.len();

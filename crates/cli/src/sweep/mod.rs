@@ -8,9 +8,10 @@ pub use work::local;
 
 use crate::threads::Threads;
 use crate::world::{self, Disk};
-use crate::{Common, Complaint, Ended, output, progress, run};
+use crate::{Common, Complaint, Ended, daemon, output, progress, run};
 use indicatif::ProgressBar;
-use lastmeter_lab::run::{Runner, Watch};
+use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::run::{Runner, Watch, has_plugins};
 use lastmeter_lab::sweep::{Factor, Plan, Report, Request, Row, Schedule, Until, design};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,7 +80,19 @@ struct Prepared {
 }
 
 pub(crate) fn sweep(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    if let Some(named) = &arguments.experiment {
+        let found = world::experiment(named)?;
+        if lacks_sandbox(common, &found.name, &found.text, Disk::new(found.folder)) {
+            return daemon::hand_over(common);
+        }
+    }
     let Prepared { plan, mut folder, mut rows } = begin(common, arguments)?;
+    let disk = Disk::new(plan.folder.as_ref().map(PathBuf::from));
+    if lacks_sandbox(common, &plan.experiment, plan.text.as_bytes(), disk) {
+        // It continues the sweep in the folder.
+        drop(folder);
+        return daemon::hand_over(common);
+    }
     let out = arguments.out.as_deref();
     if let (Some(address), Some(out)) = (&arguments.cluster, out) {
         drop(folder);
@@ -88,7 +101,7 @@ pub(crate) fn sweep(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     let schedule = Schedule::resume(&plan, &rows)?;
     let (before, ..) = schedule.progress();
     let schedule = Mutex::new(schedule);
-    let disk = Disk::new(plan.folder.as_ref().map(PathBuf::from));
+    let disk = Disk::new(plan.folder.as_ref().map(PathBuf::from)).with(common.programs.clone());
     let threads = Threads::new(common.threads)?;
     let watch = Arc::new(Watch::default());
     let runner =
@@ -121,6 +134,12 @@ pub(crate) fn sweep(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     }
     let done = report.complete && report.failed == 0 && report.wide.is_empty();
     Ok(if done { Ended::Done } else { Ended::Short })
+}
+
+/// Whether an experiment has plugins, which only another program can run.
+fn lacks_sandbox(common: &Common, name: &str, text: &[u8], disk: Disk) -> bool {
+    common.programs.is_none()
+        && Experiment::parse(name, text, &[], &disk).is_ok_and(|parsed| has_plugins(&parsed))
 }
 
 /// The plan from the arguments, or from the folder.

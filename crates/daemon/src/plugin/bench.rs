@@ -1,17 +1,19 @@
-//! What a request costs: native code, a plugin asked in batches of 64, a plugin asked about one at a time.
+//! What a request costs: native code, a plugin asked in batches of 64, a plugin asked about one at a time, and a
+//! component, whose calls take one packet each (with the feature `component`).
 //!
-//! All three count packets by flow, for which they read the addresses in 64 bytes of header. Time is that of the
-//! clock on the wall; the median of [`ROUNDS`] rounds.
+//! All count packets by flow, for which they read the addresses in 64 bytes of header. Time is the CPU time of this
+//! thread, so that a busy machine matters less; the median of [`ROUNDS`] rounds. `--save` keeps a module's cost beside
+//! it, for models.
 
-use super::{Complaint, Report, Ticking, kind, read};
+use super::{Complaint, Report, Ticking, kind, read, write};
 use lastmeter_plugin::Kind;
-use lastmeter_plugin::host::{Limits, MODULE_LEN_MAX};
+use lastmeter_plugin::cost::Cost;
+use lastmeter_plugin::host::{Hash, Limits, MODULE_LEN_MAX};
 use lastmeter_plugin::instance::{Fail, Instance};
 use lastmeter_plugin::request::{Answers, Body, Policy, Rect, Request};
 use serde_json::json;
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// The rounds of which the median is given.
 const ROUNDS: usize = 5;
@@ -34,6 +36,9 @@ pub(crate) struct Bench {
     /// Its configuration
     #[arg(long, default_value = "")]
     config: String,
+    /// Keep the result as MODULE.cost.toml: what a model charges with `cost = "measured"`
+    #[arg(long, requires = "module")]
+    save: bool,
 }
 
 /// Counts packets by flow, in WebAssembly. The counters are at 16384, the room of 64 requests at 1024.
@@ -56,6 +61,22 @@ pub(super) const COUNTER: &str = r#"(module
       (local.set $d (i32.add (local.get $d) (i32.const 64)))
       (br_if $next (i32.lt_u (local.get $d) (local.get $end))))
     (i32.const 0)))"#;
+
+/// The same as a component: the packet is an argument, and the counter is the result.
+#[cfg(feature = "component")]
+const COMPONENT: &str = r#"(component
+  (core module $counter
+    (memory (export "memory") 1)
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+    (func (export "process") (param $p i32) (param $len i32) (result i64) (local $c i32)
+      (local.set $c (i32.add (i32.const 16384) (i32.shl (i32.and (i32.const 1023) (i32.xor
+        (i32.load offset=12 (local.get $p)) (i32.shr_u (i32.load offset=16 (local.get $p))
+        (i32.const 22)))) (i32.const 3))))
+      (i64.store (local.get $c) (i64.add (i64.load (local.get $c)) (i64.const 1)))
+      (i64.load (local.get $c))))
+  (core instance $i (instantiate $counter))
+  (func (export "process") (param "packet" (list u8)) (result u64) (canon lift
+    (core func $i "process") (memory $i "memory") (realloc (func $i "realloc")))))"#;
 
 /// The same in Rust; returns the counter.
 #[inline]
@@ -87,11 +108,11 @@ fn measure(passes: usize, mut pass: impl FnMut() -> u64) -> (f64, u64) {
     let mut hash = pass();
     let mut times: Vec<f64> = (0..ROUNDS)
         .map(|_| {
-            let began = Instant::now();
+            let began = crate::sandbox::thread();
             for _ in 0..passes {
                 hash = black_box(pass());
             }
-            began.elapsed().as_secs_f64() * 1e9 / (passes * PACKETS) as f64
+            (crate::sandbox::thread() - began).as_secs_f64() * 1e9 / (passes * PACKETS) as f64
         })
         .collect();
     times.sort_by(f64::total_cmp);
@@ -99,7 +120,7 @@ fn measure(passes: usize, mut pass: impl FnMut() -> u64) -> (f64, u64) {
 }
 
 pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint> {
-    let Bench { module, kind, config } = arguments;
+    let Bench { module, kind, config, save } = arguments;
     let passes = if quick { 20 } else { 1000 };
     let headers = headers();
     let sandbox = Ticking::new(Limits { instances: 4, ..Limits::default() })?;
@@ -141,6 +162,15 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         }
         lines.push((bench, cost, hash));
     }
+    #[cfg(feature = "component")]
+    if module.is_none() {
+        let (cost, hash) = component(passes, &headers)?;
+        lines.push(("plugin/component", cost, hash));
+    }
+    if let Some(path) = module.as_ref().filter(|_| *save) {
+        let saved = saved(&bytes, lines[0].1, lines[1].1)?;
+        write(&path.with_extension("cost.toml"), saved.as_bytes())?;
+    }
     let shown = |(bench, cost, _): &(&str, f64, u64)| {
         let bar = "#".repeat((cost / 2.0).round().clamp(1.0, 40.0) as usize);
         format!("{bench:16} {cost:7.1} ns a request  {bar}\n")
@@ -158,6 +188,32 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         })
     });
     Ok(Report { text, json: json.collect(), good: true })
+}
+
+/// What each packet costs as an argument of a component's function.
+#[cfg(feature = "component")]
+fn component(passes: usize, headers: &[[u8; HEADER_LEN]]) -> Result<(f64, u64), Complaint> {
+    let mut called = lastmeter_plugin::component::Called::new(&wat::parse_str(COMPONENT)?)?;
+    // Its type wants data that outlive all calls.
+    let headers: &'static [[u8; HEADER_LEN]] = headers.to_vec().leak();
+    let mut failed = None;
+    let measured = measure(passes, || {
+        headers.iter().fold(0, |sum: u64, header| match called.call(black_box(header)) {
+            Ok(counter) => sum.wrapping_add(counter),
+            Err(why) => {
+                failed = Some(why);
+                sum
+            }
+        })
+    });
+    failed.map_or(Ok(measured), |why| Err(why.into()))
+}
+
+/// A module's cost as a file, from nanoseconds.
+fn saved(module: &[u8], batched: f64, single: f64) -> Result<String, Complaint> {
+    let time = |ns: f64| lastmeter_base::Duration::from_secs_f64(ns * 1e-9);
+    let machine = lastmeter_live::calibrate::cpu_model()?;
+    Ok(Cost::of(Hash::of(module), &machine, time(batched), time(single)).emit())
 }
 
 fn request(kind: Kind, number: u32, data: &[u8]) -> Request<'_> {

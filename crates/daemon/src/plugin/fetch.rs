@@ -100,7 +100,18 @@ pub(crate) fn fetch(arguments: &Fetch) -> Result<Report, Complaint> {
     };
     match admitted(arguments, &mut keys, &mut line) {
         Ok(report) => {
-            keys.audit(line)?;
+            // The instance lived as long as this command: a line for each step of its life.
+            let next = |event: &str, why: &str| Line {
+                event: event.to_owned(),
+                why: why.to_owned(),
+                ..line.clone()
+            };
+            let configured =
+                (!arguments.config.is_empty()).then(|| next("configure", &arguments.config));
+            let unloaded = next("unload", "fetched");
+            for line in std::iter::once(line).chain(configured).chain([unloaded]) {
+                keys.audit(line)?;
+            }
             keys.save()?;
             Ok(report)
         }

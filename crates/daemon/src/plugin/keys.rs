@@ -4,7 +4,7 @@
 //! KEYS/alice.pub     public keys, in minisign's format; the file's name is the owner
 //! KEYS/trust.toml    what is revoked and pinned (optional)
 //! KEYS/state.toml    the newest version of each plugin that ran; written by us
-//! KEYS/audit.jsonl   a line for each load and refusal; only ever appended to
+//! KEYS/audit.jsonl   a line for each load, configuration, unload and refusal; only ever appended to
 //! ```
 
 use super::source::Source;

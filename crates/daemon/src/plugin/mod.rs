@@ -3,6 +3,7 @@
 mod bench;
 mod fetch;
 mod keys;
+mod replay;
 mod server;
 mod source;
 mod workshop;
@@ -22,6 +23,8 @@ pub(crate) enum Command {
     Check(workshop::Check),
     /// Ask a plugin about the requests of a file, and compare its verdicts
     Test(workshop::Test),
+    /// Ask a plugin about the packets of a capture
+    Replay(replay::Replay),
     /// Make an owner's pair of keys
     Key(keys::Make),
     /// Sign a module, and put it into a code server's folder
@@ -40,6 +43,7 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
         Command::Build(arguments) => workshop::build(&arguments),
         Command::Check(arguments) => workshop::check(&arguments),
         Command::Test(arguments) => workshop::test(&arguments),
+        Command::Replay(arguments) => replay::replay(&arguments),
         Command::Key(arguments) => keys::make(&arguments),
         Command::Sign(arguments) => keys::sign(&arguments),
         Command::Serve(arguments) => server::serve(&arguments),

@@ -23,8 +23,8 @@ pub struct TrafficKind {
     pub own: &'static (dyn Any + Send + Sync),
 }
 
-/// The times and lengths of a capture's packets.
-pub type Records = Box<dyn Iterator<Item = (Duration, Bytes)> + Send>;
+/// The times and lengths of a capture's packets, and their bytes, if they were asked for.
+pub type Records = Box<dyn Iterator<Item = (Duration, Bytes, Vec<u8>)> + Send>;
 
 /// A flow that begins or ends at a host.
 #[derive(Clone, Copy, Debug)]
@@ -111,8 +111,8 @@ pub struct Ends<'a> {
     pub receivers: &'a mut Vec<Receiver>,
     /// Where packets leave.
     pub leaving: &'a mut Vec<Output>,
-    /// Opens a capture for the traffic of this index.
-    pub capture: &'a mut dyn FnMut(usize, &str) -> Result<Records, String>,
+    /// Opens a capture for the traffic of this index: all its records, or its IP packets with their bytes.
+    pub capture: &'a mut dyn FnMut(usize, &str, bool) -> Result<Records, String>,
     /// Traffic that cannot be built: its index, what is wrong, and what would be right.
     pub refused: &'a mut Vec<(usize, String, String)>,
 }

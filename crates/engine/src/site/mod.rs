@@ -15,16 +15,18 @@
 mod ends;
 mod host;
 mod names;
+mod program;
 
 pub use ends::{Ends, Flow, Receiver, Records, TrafficKind};
 pub use host::{Applications, Between, HostKind};
 pub use names::{Changes, FREE, Names, Resource, Speed, Stage};
+pub use program::{Asked, Code, Gauge, Order, Program, Programs, Waiting, Wish};
 
 use crate::books::{Place, ResourceInfo, ResourceKind, StageInfo};
 use crate::{Element, ElementId, Error, Graph, PortId};
 use lastmeter_base::kind::{Nested, Values};
 use lastmeter_base::text::shorten;
-use lastmeter_base::{Bytes, NodeId, Stream};
+use lastmeter_base::{Bytes, NodeId, Rate, Stream};
 use std::any::Any;
 use std::io::Read;
 use std::sync::Arc;
@@ -161,6 +163,10 @@ pub trait Network {
     /// # Errors
     /// If it cannot be opened: says why.
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String>;
+    /// The rate of a node's link to its neighbour of this index; `None` if it has none, and no queue.
+    fn rate(&self, node: NodeId, neighbour: usize) -> Option<Rate>;
+    /// What runs owners' programs; `None` if this program cannot.
+    fn programs(&self) -> Option<&dyn Programs>;
 }
 
 /// Where a node is built.
@@ -322,6 +328,11 @@ impl Site<'_> {
         let attached = self.neighbours.len();
         <[Neighbour<'_>; 2]>::try_from(self.neighbours.as_slice())
             .map_err(|_| format!("it joins two neighbours, not {attached}"))
+    }
+
+    /// How much waits in the queue of the link to the neighbour of this index.
+    pub fn gauge(&mut self, neighbour: usize) -> Gauge {
+        self.names.gauge(self.node, neighbour)
     }
 
     /// The nodes of these names.

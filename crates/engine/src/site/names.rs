@@ -1,8 +1,9 @@
 //! The stages and resources of a graph by name, and the changes that a what-if makes to them.
 
+use super::Gauge;
 use crate::Graph;
 use crate::books::{ResourceId, ResourceInfo, StageInfo};
-use lastmeter_base::{Draw, Duration, PerByte, Rate, StageId};
+use lastmeter_base::{Draw, Duration, NodeId, PerByte, Rate, StageId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A factor on speed: numerator and denominator.
@@ -22,6 +23,8 @@ pub struct Changes {
     pub buffers: (u64, u64),
     /// Fabrics, by declared name, that ideal output queueing replaces.
     pub ideal: BTreeSet<String>,
+    /// Nodes, by declared name, that owners' programs are taken out of.
+    pub without: BTreeSet<String>,
 }
 
 impl Changes {
@@ -31,6 +34,7 @@ impl Changes {
         free: BTreeSet::new(),
         buffers: (1, 1),
         ideal: BTreeSet::new(),
+        without: BTreeSet::new(),
     };
 }
 
@@ -123,12 +127,15 @@ pub struct Names {
     changes: Changes,
     stages: BTreeMap<String, StageId>,
     resources: BTreeSet<String>,
+    /// Queues that their node wants to read, by node and neighbour.
+    gauges: BTreeMap<(NodeId, usize), Gauge>,
 }
 
 impl Names {
     /// None yet; `changes` apply to those that will be declared.
     pub fn new(changes: Changes) -> Names {
-        Names { changes, stages: BTreeMap::new(), resources: BTreeSet::new() }
+        let (stages, resources) = (BTreeMap::new(), BTreeSet::new());
+        Names { changes, stages, resources, gauges: BTreeMap::new() }
     }
 
     /// Declares a resource.
@@ -150,6 +157,21 @@ impl Names {
     /// Whether ideal output queueing replaces the fabrics declared under this name.
     pub fn is_ideal(&self, group: &str) -> bool {
         self.changes.ideal.contains(group)
+    }
+
+    /// Whether owners' programs are taken out of the nodes declared under this name.
+    pub fn is_without(&self, group: &str) -> bool {
+        self.changes.without.contains(group)
+    }
+
+    /// How much waits in the queue of a node's link to its neighbour of this index: to be read by the node.
+    pub fn gauge(&mut self, node: NodeId, neighbour: usize) -> Gauge {
+        self.gauges.entry((node, neighbour)).or_default().clone()
+    }
+
+    /// The same, for the queue to set; `None` if nobody reads it.
+    pub fn gauged(&self, node: NodeId, neighbour: usize) -> Option<Gauge> {
+        self.gauges.get(&(node, neighbour)).cloned()
     }
 
     /// The factor on every limit of every queue.

@@ -29,15 +29,16 @@ impl<'a> Builder<'a, '_> {
         for Together { kind, sent, received } in self.together(node, paths).into_values() {
             let (library, captures) = (self.library, &mut self.captures);
             let traffics = &self.experiment.traffic;
-            let mut capture = |traffic: usize, path: &str| -> Result<Records, String> {
-                let wrong = |error: String| format!("`{}`: {error}", shorten(path));
-                let reader = library.open(path).map_err(wrong)?;
-                let (records, slot) = replay::open(reader, path).map_err(wrong)?;
-                let (mark, key) =
-                    (traffics[traffic].kind_mark.clone(), traffics[traffic].key.clone());
-                captures.push(Capture { mark, key, slot });
-                Ok(records)
-            };
+            let mut capture =
+                |traffic: usize, path: &str, bytes: bool| -> Result<Records, String> {
+                    let wrong = |error: String| format!("`{}`: {error}", shorten(path));
+                    let reader = library.open(path).map_err(wrong)?;
+                    let (records, slot) = replay::open(reader, path, bytes).map_err(wrong)?;
+                    let (mark, key) =
+                        (traffics[traffic].kind_mark.clone(), traffics[traffic].key.clone());
+                    captures.push(Capture { mark, key, slot });
+                    Ok(records)
+                };
             (kind.ends)(&mut Ends {
                 site: around.site(node, &mut self.graph, &mut self.names),
                 sent,

@@ -2,14 +2,14 @@
 
 use super::{Builder, Input, Output};
 use crate::document::Fault;
-use crate::experiment::Hop;
+use crate::experiment::{Hop, Network};
 use lastmeter_base::kind::{Nested, Value, Values};
-use lastmeter_base::{Bytes, Duration, Rate, StageId};
+use lastmeter_base::{Bytes, Duration, NodeId, Rate, StageId};
 use lastmeter_engine::site::{Resource, Stage};
 use lastmeter_engine::{ElementId, Error, Place, PortId, ResourceInfo, ResourceKind, StageInfo};
 use lastmeter_net::forwarder;
-use lastmeter_net::queue::{self, Described, DropTail};
-use lastmeter_net::server::Service;
+use lastmeter_net::queue::{self, Described, DropTail, Gauged};
+use lastmeter_net::server::{Server, Service};
 use lastmeter_net::tap::{Tap, Tape};
 use lastmeter_wire::capture::LinkType;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,13 @@ struct Entrance {
     input: Input,
     delay: Duration,
     stage: Option<StageId>,
+}
+
+/// The node that a hop leaves, and its place among that node's links.
+fn network_place(network: &Network, hop: usize) -> (NodeId, usize) {
+    let from = network.hops[hop].from;
+    let place = network.leaving[from].binary_search(&hop);
+    (NodeId(from as u32), place.expect("a hop leaves its node"))
 }
 
 impl<'a> Builder<'a, '_> {
@@ -63,7 +70,7 @@ impl<'a> Builder<'a, '_> {
         };
         let framing = values.given("framing").unwrap_or(Bytes::ZERO);
         let queue = values.given("queue").unwrap_or_else(default_queue);
-        let server = self.transmitter(hop, Service::Line { rate, framing }, &queue)?;
+        let server = self.transmitter(index, Service::Line { rate, framing }, &queue)?;
         let last = self.tapped(&hop.name, server.0)?;
         self.graph.connect_after(last, PortId(0), input.0, input.1, delay, stage)?;
         Ok(Entrance { input: server, delay: Duration::ZERO, stage: None })
@@ -89,7 +96,13 @@ impl<'a> Builder<'a, '_> {
     }
 
     /// The transmitter of a link in one direction.
-    fn transmitter(&mut self, hop: &Hop, service: Service, queue: &Nested) -> Result<Input, Error> {
+    fn transmitter(
+        &mut self,
+        index: usize,
+        service: Service,
+        queue: &Nested,
+    ) -> Result<Input, Error> {
+        let hop = &self.network.hops[index];
         let place = self.link_place(hop, "transmit");
         let place = Place { group: hop.like.clone(), ..place };
         let info = ResourceInfo::new(hop.name.clone(), ResourceKind::Wire);
@@ -102,7 +115,15 @@ impl<'a> Builder<'a, '_> {
         };
         let records_length = self.link_values(hop).get("queue-length");
         let site = queue::Site { records_length, ..self.site(&hop.name, rate, framing) };
-        let server = queue::serve(queue, &site, service, stage.id, wire.id);
+        let behind = network_place(self.network, index);
+        let server = match self.names.gauged(behind.0, behind.1) {
+            None => queue::serve(queue, &site, service, stage.id, wire.id),
+            Some(gauge) => {
+                let queue = Gauged::new(queue::build(queue, &site), gauge);
+                let server = Server::new(queue, service, stage.id, wire.id);
+                Box::new(server.recording_length(records_length))
+            }
+        };
         Ok((self.graph.add_boxed(hop.name.clone(), server)?, PortId(0)))
     }
 

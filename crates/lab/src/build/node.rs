@@ -5,9 +5,11 @@ use super::{Builder, Made, Output};
 use crate::document::{Fault, shorten};
 use crate::experiment::{Experiment, Network, Node};
 use crate::library::Library;
-use lastmeter_base::NodeId;
 use lastmeter_base::kind::Nested;
-use lastmeter_engine::site::{self, Inputs, Names, Neighbour, NodeKind, Outputs, Ports, Site};
+use lastmeter_base::{NodeId, Rate};
+use lastmeter_engine::site::{
+    self, Inputs, Names, Neighbour, NodeKind, Outputs, Ports, Programs, Site,
+};
 use lastmeter_engine::{Error, Graph};
 use std::any::Any;
 use std::io::Read;
@@ -100,6 +102,13 @@ impl site::Network for Around<'_> {
     }
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
         self.library.open(path)
+    }
+    fn rate(&self, node: NodeId, neighbour: usize) -> Option<Rate> {
+        let hop = &self.network.hops[self.network.leaving[node.0 as usize][neighbour]];
+        self.experiment.links[hop.link].values(hop.back).given("rate")
+    }
+    fn programs(&self) -> Option<&dyn Programs> {
+        self.library.programs()
     }
 }
 

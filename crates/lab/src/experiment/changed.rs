@@ -3,7 +3,7 @@
 use super::Experiment;
 use crate::document::{Override, Problem, of_option};
 use crate::kinds::Registry;
-use crate::library::{Library, Output};
+use crate::library::{Library, Output, Programs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
@@ -76,6 +76,9 @@ impl Library for Changed<'_> {
     }
     fn kinds(&self) -> &Registry {
         self.library.kinds()
+    }
+    fn programs(&self) -> Option<&dyn Programs> {
+        self.library.programs()
     }
     fn tap(&self, link: &str) -> Option<Output> {
         self.library.tap(link)

@@ -47,6 +47,11 @@ pub enum Change {
         /// The node, as declared.
         fabric: String,
     },
+    /// This node's plugin is taken out: it decides nothing and costs nothing.
+    Without {
+        /// The node, as declared.
+        node: String,
+    },
 }
 
 impl Change {
@@ -63,6 +68,7 @@ impl Change {
             Change::Free { stage } => format!("{stage} at no cost"),
             Change::BuffersDoubled => "every buffer doubled".to_owned(),
             Change::Ideal { fabric } => format!("{fabric} as ideal output queueing"),
+            Change::Without { node } => format!("{node} without the plugin"),
         }
     }
 }

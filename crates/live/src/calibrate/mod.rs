@@ -91,7 +91,11 @@ pub(crate) fn in_worker() -> Result<Vec<(String, Constant)>> {
     Ok(constants)
 }
 
-pub(crate) fn cpu_model() -> Result<String> {
+/// The name of the processor.
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn cpu_model() -> Result<String> {
     let text = fs::read_to_string("/proc/cpuinfo").doing("reading /proc/cpuinfo")?;
     let model = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;

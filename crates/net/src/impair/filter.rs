@@ -76,7 +76,7 @@ impl<J: Judge> Element for Filter<J> {
 }
 
 /// A copy that is a packet of its own in the books.
-fn copy(cx: &mut Context<'_>, packet: &Packet) -> Packet {
+pub(crate) fn copy(cx: &mut Context<'_>, packet: &Packet) -> Packet {
     let mut copy = cx.make(packet.path, packet.len);
     let Body { len, born, entered, destination, path, flow, seq, .. } = **packet;
     let Body { class, ecn, hops, ends, .. } = **packet;

@@ -34,6 +34,7 @@ mod varying_rate;
 pub use corruption::Corruption;
 pub use duplication::Duplication;
 pub use every_nth::EveryNth;
+pub(crate) use filter::copy;
 pub use filter::{Filter, Judge, Verdict};
 pub use gilbert_elliott::GilbertElliott;
 pub use jitter::Jitter;

@@ -31,7 +31,7 @@ fn senders(ends: &mut Ends<'_>) -> Result<(), Error> {
         let stream =
             Stream::new(ends.site.seed, &format!("{}: conversations", name(&flow.stream())));
         let capture = &mut *ends.capture;
-        let mut open = |path: &str| capture(flow.traffic, path);
+        let mut open = |path: &str, bytes: bool| capture(flow.traffic, path, bytes);
         let mut setting = Setting { span, stream, capture: &mut open };
         let traffic = match build(&flow.kind.values, &mut setting) {
             Ok(traffic) => traffic,

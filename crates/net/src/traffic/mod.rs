@@ -51,8 +51,8 @@ pub struct Setting<'a> {
     pub span: Span,
     /// The random stream for draws before the packets themselves.
     pub stream: Stream,
-    /// Opens a capture.
-    pub capture: &'a mut dyn FnMut(&str) -> Result<Records, String>,
+    /// Opens a capture: all its records, or its IP packets with their bytes.
+    pub capture: &'a mut dyn FnMut(&str, bool) -> Result<Records, String>,
 }
 
 /// What sends the packets of one flow.

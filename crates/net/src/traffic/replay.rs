@@ -10,10 +10,15 @@ const PAGE: &Page = &Page {
     family: Family::Traffic,
     what: "The packets of a pcap or pcapng capture, with their own times and sizes.",
     ports: "(capture) --> out",
-    params: &[Param::required("capture", ParamKind::Text)
-        .is("the capture file, relative to the experiment file")],
+    params: &[
+        Param::required("capture", ParamKind::Text)
+            .is("the capture file, relative to the experiment file"),
+        Param::or("bytes", ParamKind::Flag, "false").is(
+            "whether packets carry the captured bytes, for a plugin: then only IP packets are \
+             sent, without the header of their link",
+        ),
+    ],
     source: "draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng",
-    deviations: &["Packets have the lengths of those captured, not their bytes."],
     counters: &[("sent", "packets made")],
     example: one_way! {
         "1 s", "alice" [] "bob",
@@ -27,6 +32,10 @@ const PAGE: &Page = &Page {
 pub(super) const KIND: Kind = Kind::new(PAGE, &packets(&Maker(build)));
 
 fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> {
-    let records = (setting.capture)(&values.get::<String>("capture"))?;
-    Ok(Traffic::Source(Pattern::Replay(records)))
+    let bytes = values.get("bytes");
+    let records = (setting.capture)(&values.get::<String>("capture"), bytes)?;
+    Ok(Traffic::Source(match bytes {
+        true => Pattern::Recorded(records),
+        false => Pattern::Replay(Box::new(records.map(|(at, len, _)| (at, len)))),
+    }))
 }
