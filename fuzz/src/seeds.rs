@@ -11,7 +11,7 @@ use lastmeter_wire::control::{der, dq, vidboard as command, vunet};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use lastmeter_wire::routes::{mrt, text};
-use lastmeter_wire::{Error, atp, dtp, jetstream, myrinet, nbd, rfb, token, wave};
+use lastmeter_wire::{Error, atp, camera, dtp, jetstream, myrinet, nbd, rfb, token, wave};
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
 
@@ -192,6 +192,26 @@ fn transports() -> Result<Corpus, Error> {
     let option = nbd::Option { kind: nbd::Kind::GO, length: 14 };
     let format = rfb::PixelFormat::NATIVE;
     let screen = rfb::Init { w: 640, h: 480, format, name: "wall".to_owned() };
+    let asked = camera::Command { token: b"a long secret".to_vec(), ..camera::Command::default() };
+    let mut sent = Vec::new();
+    let piece = camera::Piece {
+        status: camera::Status::Frame,
+        format: camera::Format::Grey,
+        sequence: 1,
+        session: 2,
+        frame: 3,
+        clock: 4,
+        width: 4,
+        height: 2,
+        length: 8,
+        offset: 4,
+        skipped: 0,
+        corner: (0, 0),
+        receivers: 1,
+        quality: 80,
+        made: 900,
+    };
+    piece.emit(b"abcd", &mut sent);
     Ok(vec![
         ("fuzz_dtp", packet.emit()?),
         ("fuzz_atp", segment.emit()?),
@@ -202,9 +222,30 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_rfb", rfb::Message::Encodings(vec![rfb::encoding::ZRLE, rfb::encoding::COPY]).emit()),
         ("fuzz_rfb", rfb::Message::Cut(b"text".to_vec()).emit()),
         ("fuzz_rfb", screen.emit()),
+        ("fuzz_camera", asked.emit()?),
+        ("fuzz_camera", sent),
+        ("fuzz_camera_rtp", jpeg()),
+        ("fuzz_camera_text", b"GET /stream.mjpg?rate=5 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
+        (
+            "fuzz_camera_text",
+            b"SETUP rtsp://a/ RTSP/1.0\r\nTransport: RTP/AVP/TCP;interleaved=0-1\r\n\r\n".to_vec(),
+        ),
         ("fuzz_netlink", route_message()),
         ("fuzz_netlink", [&[1, 1, 0, 48], &route_message()[..]].concat()),
     ])
+}
+
+/// A JPEG of 8 by 8 pixels that RTP can carry, with tables of ones.
+fn jpeg() -> Vec<u8> {
+    let mut bytes = vec![0xff, 0xd8, 0xff, 0xdb, 0, 132];
+    for table in 0..2 {
+        bytes.push(table);
+        bytes.extend([1; 64]);
+    }
+    bytes.extend([0xff, 0xc0, 0, 17, 8, 0, 8, 0, 8, 3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1]);
+    bytes.extend([0xff, 0xda, 0, 12, 3, 1, 0, 2, 0x11, 3, 0x11, 0, 63, 0]);
+    bytes.extend([0x12, 0x34, 0x56, 0xff, 0xd9]);
+    bytes
 }
 
 /// A route of BGP to 203.0.113.0/24 via 10.2.0.2, as FRR sends it.

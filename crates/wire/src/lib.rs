@@ -8,6 +8,7 @@ pub mod aal;
 pub mod atm;
 pub mod atp;
 pub mod bench;
+pub mod camera;
 pub mod capture;
 pub mod control;
 pub mod crc;
