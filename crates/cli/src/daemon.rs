@@ -1,4 +1,4 @@
-//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router`, `disk` and `display`, as git finds its
+//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router`, `disk`, `display` and `camera`, as git finds its
 //! other commands: beside this program, then in PATH. So this program is built without a compiler for WebAssembly.
 //! `lastmeter run` and `sweep` have it run experiments with plugins.
 
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 }
 
 /// Its commands that can be measured: `lastmeter bench router` starts `lastmeterd router bench`.
-pub(crate) const MEASURED: [&str; 4] = ["disk", "display", "plugin", "router"];
+pub(crate) const MEASURED: [&str; 5] = ["camera", "disk", "display", "plugin", "router"];
 
 /// Runs the benchmarks of one of its commands; `name` is the command, or one of its benchmarks.
 pub(crate) fn bench(common: &Common, name: &str) -> Result<Ended, Complaint> {

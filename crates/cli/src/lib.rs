@@ -121,6 +121,8 @@ enum Command {
     Disk(daemon::Arguments),
     /// Serve a screen to viewers (VNC) and programs, each in its part of it
     Display(daemon::Arguments),
+    /// Serve frames to receivers that set the pace, and to viewers with HTTP and RTSP
+    Camera(daemon::Arguments),
     /// Forward packets between interfaces, with filters, plugins, queues and routes that change while it runs
     Router(daemon::Arguments),
     /// Find people, pages, stories, jokes and goals in pictures: needs the Python package
@@ -198,6 +200,7 @@ pub fn program_with(
         Command::Plugin(arguments) => daemon::run(&common, "plugin", &arguments),
         Command::Disk(arguments) => daemon::run(&common, "disk", &arguments),
         Command::Display(arguments) => daemon::run(&common, "display", &arguments),
+        Command::Camera(arguments) => daemon::run(&common, "camera", &arguments),
         Command::Router(arguments) => daemon::run(&common, "router", &arguments),
         Command::Media(arguments) => media::run(&common, &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),

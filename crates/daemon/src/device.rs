@@ -35,9 +35,13 @@ impl File {
     pub(crate) fn text(&self) -> Result<String, Complaint> {
         std::fs::read_to_string(&self.file).map_err(|error| self.place(error))
     }
+    /// What the running device says when it is asked for this.
+    pub(crate) fn ask(&self, which: &str) -> Result<Value, Complaint> {
+        Ok(ask(&self.control(), &json!({ "show": which }))?)
+    }
     /// A ledger of the running device.
     pub(crate) fn show(&self, which: &str) -> Result<Report, Complaint> {
-        let shown = ask(&self.control(), &json!({ "show": which }))?;
+        let shown = self.ask(which)?;
         let ledger = from_json(&shown.to_string()).map_err(|error| error.to_string())?;
         Ok(report(&ledger, shown))
     }

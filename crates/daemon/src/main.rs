@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
 
+mod camera;
 mod device;
 mod disk;
 mod display;
@@ -15,7 +16,7 @@ use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Runs what belongs on devices: a router, a disk, a display, owners' plugins.
+/// Runs what belongs on devices: a router, a disk, a display, a camera, owners' plugins.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -43,6 +44,9 @@ enum Command {
     /// Run an experiment whose nodes have plugins: what `lastmeter run` and `sweep` start
     #[command(hide = true)]
     Model(model::Arguments),
+    /// Serve frames to receivers that set the pace, and to viewers with HTTP and RTSP
+    #[command(subcommand)]
+    Camera(camera::Command),
     /// Forward packets, with filters, plugins, queues and routes that change while it runs
     #[command(subcommand)]
     Router(router::Command),
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Command::Plugin(command) => plugin::run(command, quick),
         Command::Disk(command) => disk::run(command, quick),
         Command::Display(command) => display::run(command, quick),
+        Command::Camera(command) => camera::run(command, quick),
         Command::Router(command) => router::run(command, quick),
     };
     match done {

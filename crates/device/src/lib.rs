@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod account;
+pub mod camera;
 pub mod disk;
 pub mod display;
 mod link;

@@ -1,0 +1,21 @@
+//! A camera whose receivers set the pace: nothing is captured, encoded or sent that nobody asked for.
+//!
+//! ```text
+//! source -> store -> convert -> policy -> encode -> shape -> network      a thread for each viewer
+//!           newest     its      its        its       its
+//!           frame      format   chain      size      knobs
+//! ```
+
+pub mod encode;
+pub mod frame;
+pub mod gate;
+mod http;
+pub mod pace;
+pub mod pattern;
+pub mod receiver;
+mod rtsp;
+pub mod server;
+mod session;
+pub mod shape;
+pub mod source;
+pub mod store;

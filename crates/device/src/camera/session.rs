@@ -1,0 +1,269 @@
+//! The camera's own protocol over UDP: one thread hears commands, and each receiver has a thread that sends.
+//!
+//! ```text
+//! command -> cookie good? -> token known? -> session's mailbox -> pace -> frame -> packets
+//!            no: a cookie    no: denied
+//! ```
+
+use super::frame::Frame;
+use super::gate::{Camera, Gate, Made, Refusal, stage};
+use super::pace::{Next, Pace};
+use super::shape::{Certificate, plan};
+use crate::access::ANYONE;
+use crate::account::Lap;
+use lastmeter_wire::camera::{Code, Command, Piece, Status};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The most receivers.
+const RECEIVERS_MAX: usize = 64;
+/// A receiver's stack; its buffers are elsewhere.
+const STACK: usize = 512 << 10;
+/// The longest time without a frame from the source before the receiver is asked for anew.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Where commands wait for the thread that sends: the last one counts.
+#[derive(Default)]
+struct Mailbox {
+    command: Mutex<Option<Command>>,
+    came: Condvar,
+}
+
+impl Mailbox {
+    fn put(&self, command: Command) {
+        *self.command.lock().unwrap_or_else(PoisonError::into_inner) = Some(command);
+        self.came.notify_one();
+    }
+    fn take(&self, patience: Duration) -> Option<Command> {
+        let mut command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        if command.is_some() || patience.is_zero() {
+            return command.take();
+        }
+        let waited = self.came.wait_timeout(command, patience);
+        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+    }
+}
+
+/// Sessions by address and number.
+type Sessions = Arc<Mutex<HashMap<(SocketAddr, u32), (String, Arc<Mailbox>)>>>;
+
+/// Hears commands until the socket fails.
+pub(super) fn serve(camera: &Arc<Camera>, socket: &Arc<UdpSocket>, tell: &(dyn Fn(&str) + Sync)) {
+    let (secret, sessions) = (RandomState::new(), Sessions::default());
+    let mut datagram = [0; 2048];
+    loop {
+        let (len, from) = match socket.recv_from(&mut datagram) {
+            Ok(came) => came,
+            // A receiver's host says that nobody listens there.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+            Err(error) => return tell(&format!("receivers: {error}")),
+        };
+        let Ok(command) = Command::parse(&datagram[..len]) else { continue };
+        let cookie = secret.hash_one(from);
+        let (status, clock) = if command.cookie != cookie {
+            (Status::Prove, cookie)
+        } else {
+            match admit(camera, socket, &sessions, &command, from) {
+                Ok(()) if command.code == Code::Diagnose => (Status::Well, super::store::clock()),
+                Ok(()) => continue,
+                Err(status) => (status, 0),
+            }
+        };
+        let _ = socket.send_to(&answer(camera, &command, status, clock), from);
+    }
+}
+
+/// An answer without a frame. It is not longer than a command.
+fn answer(camera: &Camera, command: &Command, status: Status, clock: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    piece(camera, command, status, clock).emit(&[], &mut bytes);
+    bytes
+}
+
+fn piece(camera: &Camera, command: &Command, status: Status, clock: u64) -> Piece {
+    Piece {
+        status,
+        format: command.format,
+        sequence: command.sequence,
+        session: command.session,
+        frame: 0,
+        clock,
+        width: camera.size.0,
+        height: camera.size.1,
+        length: 0,
+        offset: 0,
+        skipped: 0,
+        corner: (0, 0),
+        receivers: u16::try_from(camera.viewers.load(Relaxed)).unwrap_or(u16::MAX),
+        quality: 0,
+        made: 0,
+    }
+}
+
+/// Gives a command to its session, which begins if it is new.
+fn admit(
+    camera: &Arc<Camera>,
+    socket: &Arc<UdpSocket>,
+    sessions: &Sessions,
+    command: &Command,
+    from: SocketAddr,
+) -> Result<(), Status> {
+    let token = std::str::from_utf8(&command.token).map_err(|_| Status::Denied)?;
+    let client = if token.is_empty() { Some(ANYONE) } else { camera.access.shown(token) };
+    let client = client.filter(|name| camera.access.client(name).is_some());
+    let client = client.ok_or(Status::Denied)?.to_owned();
+    let key = (from, command.session);
+    let mut open = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((owner, mailbox)) = open.get(&key) {
+        if *owner != client {
+            return Err(Status::Denied);
+        }
+        mailbox.put(command.clone());
+        return Ok(());
+    }
+    if matches!(command.code, Code::Stop | Code::Diagnose) {
+        return Ok(());
+    }
+    if open.len() >= RECEIVERS_MAX {
+        return Err(Status::Full);
+    }
+    let mailbox = Arc::<Mailbox>::default();
+    mailbox.put(command.clone());
+    open.insert(key, (client.clone(), mailbox.clone()));
+    drop(open);
+    let (camera, socket, own) = (camera.clone(), socket.clone(), sessions.clone());
+    let run = move || {
+        camera.viewers.fetch_add(1, Relaxed);
+        if let Ok(gate) = Gate::new(&camera, &client) {
+            Sending { camera: &camera, socket: &socket, to: from, mailbox: &mailbox }.run(gate);
+        }
+        camera.viewers.fetch_sub(1, Relaxed);
+        own.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    };
+    let spawned = std::thread::Builder::new().stack_size(STACK).spawn(run);
+    spawned.map(|_| ()).map_err(|_| {
+        sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        Status::Full
+    })
+}
+
+/// A session that sends.
+struct Sending<'a> {
+    camera: &'a Camera,
+    socket: &'a UdpSocket,
+    to: SocketAddr,
+    mailbox: &'a Mailbox,
+}
+
+impl Sending<'_> {
+    /// Until the receiver is silent.
+    fn run(&self, mut gate: Gate<'_>) {
+        let began = Instant::now();
+        let mut pace = Pace::new(Duration::ZERO);
+        let (mut command, mut last, mut wanted) = (Command::default(), None, began);
+        let mut patience = Duration::ZERO;
+        loop {
+            if let Some(came) = self.mailbox.take(patience)
+                && pace.command(&came, began.elapsed())
+            {
+                (command, wanted) = (came, Instant::now());
+            }
+            patience = match pace.next(began.elapsed()) {
+                Next::Over => return,
+                Next::Idle(left) | Next::Wait(left) => left,
+                Next::Take => {
+                    match self.camera.store.next(last, PATIENCE) {
+                        Err(_) => return,
+                        Ok(None) => {}
+                        Ok(Some(frame)) => {
+                            last = Some(frame.number);
+                            pace.took();
+                            self.frame(&mut gate, &command, &frame, wanted, pace.skipped);
+                            pace.sent(began.elapsed());
+                            wanted = Instant::now();
+                        }
+                    }
+                    Duration::ZERO
+                }
+            };
+            if !patience.is_zero() {
+                wanted = Instant::now() + patience;
+            }
+        }
+    }
+    /// Makes a frame and sends it, or says why not.
+    fn frame(
+        &self,
+        gate: &mut Gate<'_>,
+        command: &Command,
+        frame: &Arc<Frame>,
+        wanted: Instant,
+        skipped: u32,
+    ) {
+        let account = &self.camera.account;
+        let mut lap = account.begin_at(Some(wanted.min(Instant::now())));
+        lap.served(stage::CAPTURE);
+        match gate.make(command, frame, &mut lap) {
+            Ok(made) => {
+                let len = made.bytes.len() as u64;
+                match self.send(command, &made, &mut lap, skipped) {
+                    Ok(()) => account.end(lap, len),
+                    Err(_) => account.refuse("the network refuses it"),
+                }
+            }
+            Err(refusal) => {
+                account.refuse(refusal.words());
+                // A receiver that asked for a frame would wait for it; one that gets a rate sees that none comes.
+                if command.code == Code::Frames || matches!(refusal, Refusal::Wrong(_)) {
+                    let status = match refusal {
+                        Refusal::Denied(_) => Status::Denied,
+                        Refusal::Wrong(_) => Status::Wrong,
+                    };
+                    let answer = answer(self.camera, command, status, frame.clock);
+                    let _ = self.socket.send_to(&answer, self.to);
+                }
+            }
+        }
+    }
+    fn send(&self, command: &Command, made: &Made, lap: &mut Lap, skipped: u32) -> io::Result<()> {
+        let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        let whole = Piece {
+            frame: made.frame.number,
+            width: made.width,
+            height: made.height,
+            length: u32::try_from(made.bytes.len()).unwrap_or(u32::MAX),
+            skipped,
+            corner: made.corner,
+            quality: made.quality,
+            made: micros(made.frame.began.elapsed()),
+            ..piece(self.camera, command, Status::Frame, made.frame.clock)
+        };
+        let (began, mut datagram) = (Instant::now(), Vec::new());
+        let mut certificate = Certificate::default();
+        for packet in plan(command.shape, made.bytes.len(), made.height) {
+            let early = (began + packet.due).saturating_duration_since(Instant::now());
+            if !early.is_zero() {
+                lap.served(stage::NETWORK);
+                std::thread::sleep(early);
+                lap.served(stage::SHAPE);
+            }
+            if !packet.due.is_zero() {
+                certificate.add(began.elapsed().saturating_sub(packet.due));
+            }
+            let piece = Piece { offset: packet.offset as u32, ..whole };
+            let data = &made.bytes[packet.offset..packet.offset + packet.len];
+            piece.emit(data, &mut datagram);
+            self.socket.send_to(&datagram, self.to)?;
+            self.camera.packets.fetch_add(1, Relaxed);
+            self.camera.bytes.fetch_add(datagram.len() as u64, Relaxed);
+        }
+        lap.served(stage::NETWORK);
+        self.camera.certificate.lock().unwrap_or_else(PoisonError::into_inner).join(&certificate);
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+//! Devices without a network and their clocks without waiting, and devices that listen on the loopback interface.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say what they skip")]
+
+mod camera;
+mod serve;
