@@ -194,7 +194,7 @@ fn transports() -> Result<Corpus, Error> {
     let screen = rfb::Init { w: 640, h: 480, format, name: "wall".to_owned() };
     let asked = camera::Command { token: b"a long secret".to_vec(), ..camera::Command::default() };
     let mut sent = Vec::new();
-    let piece = camera::Piece {
+    let part = camera::Piece {
         status: camera::Status::Frame,
         format: camera::Format::Grey,
         sequence: 1,
@@ -211,7 +211,7 @@ fn transports() -> Result<Corpus, Error> {
         quality: 80,
         made: 900,
     };
-    piece.emit(b"abcd", &mut sent);
+    part.emit(b"abcd", &mut sent);
     Ok(vec![
         ("fuzz_dtp", packet.emit()?),
         ("fuzz_atp", segment.emit()?),
