@@ -103,11 +103,14 @@ impl Rect {
     }
     /// Whether all its pixels are in `other`.
     pub fn within(self, other: Rect) -> bool {
+        self.is_empty() || self.inside(other)
+    }
+    /// Whether its edges lie in `other`, too, where it has no pixels.
+    fn inside(self, other: Rect) -> bool {
         let inside = |at: u16, len: u16, from: u16, room: u16| {
             at >= from && u32::from(at) + u32::from(len) <= u32::from(from) + u32::from(room)
         };
-        self.is_empty()
-            || inside(self.x, self.w, other.x, other.w) && inside(self.y, self.h, other.y, other.h)
+        inside(self.x, self.w, other.x, other.w) && inside(self.y, self.h, other.y, other.h)
     }
     /// The pixels of both; without any pixels if there are none.
     pub fn meet(self, other: Rect) -> Rect {
@@ -415,7 +418,7 @@ impl Verdict {
 
 /// `found`, if it is a part of `whole`, and has pixels if `whole` has.
 fn part(found: Rect, whole: Rect) -> Option<Rect> {
-    (found.within(whole) && found.is_empty() == whole.is_empty()).then_some(found)
+    (found.inside(whole) && found.is_empty() == whole.is_empty()).then_some(found)
 }
 
 /// Whether a router has to classify a packet again after a plugin changed it: its addresses, protocol or ports differ.
@@ -566,6 +569,19 @@ mod tests {
         assert_eq!(Verdict::read(&more, &asked), Ok(Verdict::Remap { lba: 8, blocks: 4 }));
         more[field::BLOCKS] = 5;
         assert!(Verdict::read(&more, &asked).is_err());
+    }
+
+    #[test]
+    fn a_clip_of_nothing_cannot_have_edges_elsewhere() {
+        let rect = Rect { x: 10, y: 10, w: 0, h: 5 };
+        let asked =
+            Body::Framebuffer { operation: framebuffer::DRAW, rect, from: (0, 0), value: 0 };
+        let mut clip = descriptor(asked);
+        clip[field::VERDICT] = number::CLIP;
+        assert_eq!(Verdict::read(&clip, &asked), Ok(Verdict::Clip(rect)));
+        // No pixels either, but an edge beyond 65535.
+        (clip[field::W], clip[field::W + 1], clip[field::H]) = (0xff, 0xff, 0);
+        assert!(Verdict::read(&clip, &asked).is_err());
     }
 
     #[test]
