@@ -13,7 +13,9 @@
 
 use crate::abi::{DESCRIPTOR_LEN, Description, HEADER_LEN, field};
 use crate::host::{Class, PATIENCE, Refusal};
-use crate::request::{Answer, Answers, Policy, Request, Verdict, nanoseconds, u32_at, u64_at};
+use crate::request::{
+    Answer, Answers, Fault, Policy, Request, Verdict, nanoseconds, u32_at, u64_at,
+};
 use crate::state::State;
 pub use crate::state::{LINE_LEN_MAX, LINES_MAX, LINES_PER_CALL_MAX, QUEUES_MAX, Queue};
 use crate::store::Store;
@@ -447,75 +449,119 @@ impl Live {
         requests: &[Request<'_>],
         answers: &mut Answers,
     ) -> Result<(), Failure> {
-        let description = &class.description;
-        let (wanted, slot) = (description.wanted as usize, description.slot());
-        let data_at = HEADER_LEN + DESCRIPTOR_LEN * requests.len();
-        let address = |number: usize| description.room + (data_at + number * slot) as u32;
         self.begin(class, 1, now);
-        let room_bytes = room(self.memory.data_mut(&mut self.store), class)?;
-        let (header, rest) = room_bytes.split_at_mut(HEADER_LEN);
-        let kind = requests.first().map_or(0, |request| request.body.kind() as u32);
-        header[..4].copy_from_slice(&(requests.len() as u32).to_le_bytes());
-        header[4..8].copy_from_slice(&kind.to_le_bytes());
-        header[8..].copy_from_slice(&nanoseconds(now).to_le_bytes());
-        let (table, data) = rest.split_at_mut(DESCRIPTOR_LEN * requests.len());
-        let (table, _) = table.as_chunks_mut::<DESCRIPTOR_LEN>();
-        for (number, (request, descriptor)) in requests.iter().zip(table).enumerate() {
-            let seen = &request.data[..request.data.len().min(wanted)];
-            request.emit(descriptor, address(number), seen.len() as u32, slot as u32);
-            copy(&mut data[number * slot..number * slot + seen.len()], seen);
-        }
-        match self.process.call(&mut self.store, description.room) {
+        let places = Places::of(&class.description, requests.len());
+        places.fill(room(self.memory.data_mut(&mut self.store), class)?, now, requests);
+        match self.process.call(&mut self.store, class.description.room) {
             Ok(0) => {}
             Ok(status) => return Err(Failure::Status(status)),
             Err(error) => return Err(failure(&error, self.store.data())),
         }
-        let rest = &room(self.memory.data_mut(&mut self.store), class)?[HEADER_LEN..];
-        let (table, data) = rest.split_at(DESCRIPTOR_LEN * requests.len());
-        let (table, _) = table.as_chunks::<DESCRIPTOR_LEN>();
-        answers.answers.reserve(requests.len());
-        for (number, (request, descriptor)) in requests.iter().zip(table).enumerate() {
-            let wrong = |what: &str| Failure::Verdict(format!("request {number}: {what}"));
-            if u32_at(descriptor, field::OFFSET) != address(number)
-                || u32_at(descriptor, field::ROOM) != slot as u32
-                || descriptor[field::KIND] != request.body.kind() as u8
-            {
-                return Err(wrong("its descriptor's kind, offset or room was overwritten"));
-            }
-            let verdict = Verdict::read(descriptor, &request.body);
-            let verdict = verdict.map_err(|fault| wrong(fault.0))?;
-            let begin = answers.bytes.len();
-            if verdict == Verdict::Changed {
-                let len = u32_at(descriptor, field::CAPTURED) as usize;
-                let changed = data[number * slot..(number + 1) * slot].get(..len);
-                let outside = || wrong("more changed data than there is room for");
-                answers.bytes.extend_from_slice(changed.ok_or_else(outside)?);
-            }
-            answers.answers.push(Answer {
-                verdict,
-                mark: u64_at(descriptor, field::MARK),
-                seen: request.data.len().min(wanted) as u32,
-                data: (begin, answers.bytes.len()),
-            });
-        }
-        Ok(())
+        places.read(room(self.memory.data_mut(&mut self.store), class)?, requests, answers)
     }
 }
 
-/// Copies bytes, of which there are mostly few: a call would take longer than the copying.
+/// Where the parts of a batch lie in the room.
+struct Places {
+    /// Bytes of data that the plugin wants with each request.
+    wanted: usize,
+    /// Bytes kept for the data of each.
+    slot: usize,
+    /// Length of all descriptors.
+    table: usize,
+    /// The address of the first request's data.
+    first: u32,
+}
+
+impl Places {
+    fn of(description: &Description, requests: usize) -> Places {
+        let table = DESCRIPTOR_LEN * requests;
+        Places {
+            wanted: description.wanted as usize,
+            slot: description.slot(),
+            table,
+            first: description.room + (HEADER_LEN + table) as u32,
+        }
+    }
+    /// Writes a batch into the room.
+    fn fill(&self, room: &mut [u8], now: Time, requests: &[Request<'_>]) {
+        let Places { wanted, slot, table, first } = *self;
+        let (header, rest) = room.split_at_mut(HEADER_LEN);
+        let kind = requests.first().map_or(0, |request| request.body.kind() as u32);
+        header[..4].copy_from_slice(&(requests.len() as u32).to_le_bytes());
+        header[4..8].copy_from_slice(&kind.to_le_bytes());
+        header[8..].copy_from_slice(&nanoseconds(now).to_le_bytes());
+        let (table, mut data) = rest.split_at_mut(table);
+        let (table, _) = table.as_chunks_mut::<DESCRIPTOR_LEN>();
+        let mut address = first;
+        for (request, descriptor) in requests.iter().zip(table) {
+            let seen = &request.data[..request.data.len().min(wanted)];
+            request.emit(descriptor, address, seen.len() as u32, slot as u32);
+            let (place, others) = data.split_at_mut(slot);
+            copy(place, seen);
+            data = others;
+            address += slot as u32;
+        }
+    }
+    /// Reads and checks the verdicts.
+    fn read(
+        &self,
+        room: &[u8],
+        requests: &[Request<'_>],
+        answers: &mut Answers,
+    ) -> Result<(), Failure> {
+        let Places { wanted, slot, table, first } = *self;
+        let (table, data) = room[HEADER_LEN..].split_at(table);
+        let (table, _) = table.as_chunks::<DESCRIPTOR_LEN>();
+        let Answers { answers, bytes } = answers;
+        let (mut wrong, mut end, mut number) = (None, bytes.len(), 0);
+        answers.extend(requests.iter().zip(table).map(|(request, descriptor)| {
+            let begin = end;
+            let mut verdict = if u32_at(descriptor, field::OFFSET) != first + number * slot as u32
+                || u32_at(descriptor, field::ROOM) != slot as u32
+                || descriptor[field::KIND] != request.body.kind() as u8
+            {
+                Err(Fault("its descriptor's kind, offset or room was overwritten"))
+            } else {
+                Verdict::read(descriptor, &request.body)
+            };
+            if verdict == Ok(Verdict::Changed) {
+                let len = u32_at(descriptor, field::CAPTURED) as usize;
+                match data[number as usize * slot..][..slot].get(..len) {
+                    Some(changed) => bytes.extend_from_slice(changed),
+                    None => verdict = Err(Fault("more changed data than there is room for")),
+                }
+                end = bytes.len();
+            }
+            let verdict = verdict.unwrap_or_else(|fault| {
+                // What is answered from here on is taken back.
+                wrong.get_or_insert((number, fault));
+                Verdict::Allow
+            });
+            number += 1;
+            Answer {
+                verdict,
+                mark: u64_at(descriptor, field::MARK),
+                seen: request.data.len().min(wanted) as u32,
+                data: (begin, end),
+            }
+        }));
+        match wrong {
+            None => Ok(()),
+            Some((number, Fault(what))) => {
+                Err(Failure::Verdict(format!("request {number}: {what}")))
+            }
+        }
+    }
+}
+
+/// Copies bytes into a place of at least so many: mostly a header, for which a call would take longer than the copying.
 #[inline]
-fn copy(to: &mut [u8], from: &[u8]) {
-    const STEP: usize = 32;
-    const FEW: usize = 256;
-    if from.len() > FEW {
-        return to.copy_from_slice(from);
-    }
-    let ((to, to_rest), (from, rest)) = (to.as_chunks_mut::<STEP>(), from.as_chunks::<STEP>());
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = *from;
-    }
-    if !rest.is_empty() {
-        to_rest.copy_from_slice(rest);
+fn copy(place: &mut [u8], bytes: &[u8]) {
+    const HEADER: usize = 64;
+    match (<&mut [u8; HEADER]>::try_from(&mut *place), <&[u8; HEADER]>::try_from(bytes)) {
+        (Ok(place), Ok(bytes)) => *place = *bytes,
+        _ => place[..bytes.len()].copy_from_slice(bytes),
     }
 }
 
