@@ -1,5 +1,5 @@
-//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router`, `disk`, `display` and `camera`, as git finds its
-//! other commands: beside this program, then in PATH. So this program is built without a compiler for WebAssembly.
+//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router`, `disk`, `display` and `camera`, as git
+//! finds its other commands: beside this program, then in PATH. So this program is built without a compiler for WebAssembly.
 //! `lastmeter run` and `sweep` have it run experiments with plugins.
 
 use crate::{Common, Complaint, Ended};

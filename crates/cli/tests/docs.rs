@@ -7,7 +7,16 @@ use std::path::{Path, PathBuf};
 
 /// Pages followed elsewhere: those whose commands need `lastmeterd`, by that program's tests, the list of
 /// commands, by `scripts/smoke`, and programs for pictures, by the tests of the Python package.
-const ELSEWHERE: [&str; 6] = ["write-a-plugin", "commands", "router", "disk", "display", "media"];
+const ELSEWHERE: [&str; 8] = [
+    "write-a-plugin",
+    "plugins-in-models",
+    "commands",
+    "router",
+    "disk",
+    "display",
+    "camera",
+    "media",
+];
 
 fn pages() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

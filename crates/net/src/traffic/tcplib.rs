@@ -287,7 +287,7 @@ fn build(values: &Values, setting: &mut Setting<'_>) -> Result<Traffic, String> 
     };
     if tcplib.every < EVERY_MIN {
         return Err(format!(
-            "millions of conversations would be open at once: write an `every` of {EVERY_MIN} or more"
+            "too many conversations would be open at once: write an `every` of {EVERY_MIN} or more"
         ));
     }
     let packets = tcplib.packets(setting.stream.clone()).map(|(at, len, _)| (at, len));
