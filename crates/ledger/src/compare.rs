@@ -4,6 +4,7 @@
 //! only one ledger has is listed, and not compared.
 
 use super::figures;
+use crate::terminal::paint;
 use crate::{Ledger, Path, Stage};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -146,7 +147,9 @@ impl Comparison {
         for (place, letter) in ["A", "B"].into_iter().enumerate() {
             text += &format!("{letter}  {}: {}\n", self.names[place], self.titles[place]);
             if !self.verdicts[place].is_empty() {
-                text += &format!("   {}\n", self.verdicts[place]);
+                for line in paint::wrap(&self.verdicts[place], width.saturating_sub(3).max(20)) {
+                    text += &format!("   {line}\n");
+                }
             }
         }
         if self.same_experiment {

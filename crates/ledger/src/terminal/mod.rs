@@ -8,7 +8,7 @@
 mod counts;
 mod drawing;
 mod escaped;
-mod paint;
+pub(crate) mod paint;
 mod parts;
 mod stages;
 mod table;

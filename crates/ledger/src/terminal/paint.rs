@@ -121,7 +121,7 @@ pub(super) fn pad(text: &str, width: usize, right: bool) -> String {
 }
 
 /// Breaks clean text into lines of at most `width` columns; a word longer than that is cut.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     for word in text.split_whitespace() {

@@ -117,7 +117,9 @@ impl History {
         let bin = &mut self.bins[place];
         bin.run += run as f32;
         bin.wait += wait as f32;
-        bin.asleep += (seconds - run - wait) as f32;
+        // What is left of rounding is no sleep.
+        let asleep = seconds - run - wait;
+        bin.asleep += if asleep < 1e-9 { 0.0 } else { asleep as f32 };
         if look.state != State::Ready {
             let count = &mut bin.looks[look.state as usize];
             *count = count.saturating_add(1);
