@@ -128,8 +128,10 @@ pub fn unseen() -> Finding {
 /// Judges one side.
 pub fn judge(w: &Witnesses) -> Finding {
     if w.looks.max(w.program_looks) < LOOKS_MIN {
-        let words = format!("Only {} looks at the connection: too few to tell.", w.looks);
-        return Finding::undecided(words);
+        return Finding::undecided(match w.bytes < BYTES_MIN {
+            true => "No TCP connection carried data before the command ended.".to_owned(),
+            false => format!("Only {} looks at the connection: too few to tell.", w.looks),
+        });
     }
     // Connections that are too short to be looked at often say little themselves.
     let brief = w.looks < LOOKS_MIN;
