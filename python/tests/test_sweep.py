@@ -24,8 +24,8 @@ from lastmeter.sweeping import jobqueue
 RATE = "traffic.customers.poisson.rate"
 
 
-def rows(swept: lm.Sweep) -> list[dict[str, Any]]:
-    return swept.runs.rows()
+def rows(swept: lm.Sweep) -> list[Any]:
+    return list(swept.runs.rows())
 
 
 def short(duration: str = "1 ms") -> lm.Experiment:
