@@ -1,6 +1,6 @@
 //! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router`, `disk`, `display` and `camera`, as git
-//! finds its other commands: beside this program, then in PATH. So this program is built without a compiler for WebAssembly.
-//! `lastmeter run` and `sweep` have it run experiments with plugins.
+//! finds its other commands: beside this program, then in PATH. So this program is built without a compiler for
+//! WebAssembly. `lastmeter run` and `sweep` have it run experiments with plugins.
 
 use crate::{Common, Complaint, Ended};
 use std::ffi::OsString;
