@@ -56,7 +56,7 @@ class Server:
     def __init__(self, folder: Path, *arguments: str) -> None:
         own = os.environ.get("LASTMETER")
         program = [own] if own else [sys.executable, "-m", "lastmeter"]
-        line = [*program, "serve", "--json", "--threads", "1", "--listen", "127.0.0.1:0", *arguments]
+        line = [*program, "serve", "--json", "--no-token", "--threads", "1", "--listen", "127.0.0.1:0", *arguments]
         self.process = subprocess.Popen([*line, str(folder)], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.url: str = json.loads(self.process.stdout.readline())["url"]
