@@ -29,6 +29,8 @@ def documented() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for module in modules:
         things = [(module.__name__, module)]
         for name, thing in vars(module).items():
+            if str(getattr(thing, "__module__", "")).startswith("numpy"):
+                continue  # A name for one of its types.
             things.append((name, thing))
             if inspect.isclass(thing):
                 things += [(f"{name}.{part}", part_of) for part, part_of in vars(thing).items()]

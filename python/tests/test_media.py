@@ -154,7 +154,7 @@ def test_the_stages_of_a_ledger_sum_to_the_latency() -> None:
     ledger = lm.Ledger.from_json(json.dumps(graph.ledger()))
     assert ledger.balance["latency_residual"] < 1e-9
     assert ledger.latency == pytest.approx(0.07, rel=0.2)
-    assert [stage["name"] for stage in ledger.stages.rows()] == ["source", "m0", "m1", "end"]
+    assert [stage["stage"] for stage in ledger.stages.rows()] == ["source", "m0", "m1", "end"]
     assert "<html" in ledger.to_html()
 
 

@@ -26,8 +26,9 @@ def test_every_verb_of_the_program_has_its_function() -> None:
     verbs = set(re.findall(r"^  (\w+) ", commands, flags=re.M)) - {"help"}
     assert {"run", "sweep", "repro", "why"} <= verbs
     functions = {"run": "load"}
-    # Commands that serve until stopped, or start the daemon, are started with `lm.command`.
+    # Commands that serve until stopped, start the daemon, or are for a shell are started with `lm.command`.
     servers = {"serve", "router", "disk", "display", "camera", "plugin"}
+    servers |= {"init", "completions", "man"}
     missing = {verb for verb in verbs - servers if not hasattr(lm, functions.get(verb, verb))}
     assert not missing, "each needs a function in python/lastmeter, its test, and its line in README"
     assert lm.command(["kinds", "drop-tail"])[0] == 0
@@ -150,7 +151,7 @@ def can_measure() -> bool:
 @pytest.mark.skipif(not can_measure(), reason="this machine allows no network namespaces")
 def test_a_transfer_on_this_machine() -> None:
     ledger = lm.why("--quick")
-    assert ledger.provenance["level"] == "L0"
+    assert ledger.provenance["level"] in ("L0", "L1")
     assert ledger.goodput > 1e6
 
 

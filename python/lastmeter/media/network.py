@@ -176,10 +176,12 @@ class DiskFile(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             try:
+                self.flush()
                 self._link.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 2, 0, 0, 0))
-            except OSError:
-                pass
-            self._link.close()
+            finally:
+                # The base class flushes once more; there is nothing left to flush, nor a link.
+                self.flags = 0
+                self._link.close()
         super().close()
 
 
