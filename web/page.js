@@ -685,7 +685,7 @@ async function open(key) {
   }
   if (key !== awaited) return;
   opened = { key, ...found };
-  $("saved").textContent = "";
+  $("saved").textContent = kept.key === key ? kept.words : "";
   problems = [];
   text.value = store.get(`draft:${key}`) ?? found.text;
   text.scrollTop = 0;
@@ -718,15 +718,19 @@ function saveAs(words) {
   $("save-name").select();
 }
 
+/** What was saved last. A copy is opened once it is saved, and the page says so whichever is done first. */
+let kept = { key: "", words: "" };
+
 async function keep(path, base) {
   const saved = { key: opened.key, text: text.value };
   const { hash } = await ask(`/api/experiments/file/${link(path)}`, "PUT", { text: saved.text, base });
   store.drop(`draft:${saved.key}`);
   const key = `file/${path}`;
   store.set(`own:${folder}:${key}`, "1");
+  kept = { key, words: `Saved as ${folder}/${path}` };
   if (key === opened.key) { opened = { key, text: saved.text, hash }; changed(); } else location.hash = link(key);
   await loadShelf();
-  $("saved").textContent = `Saved as ${folder}/${path}`;
+  $("saved").textContent = kept.words;
 }
 
 $("save-do").addEventListener("click", async () => {
