@@ -43,7 +43,7 @@ pub struct Limits {
     pub elements: usize,
     /// Ticks of the epoch for one batch.
     pub ticks: u64,
-    /// What stops a module that does not end. The other functions have [`PATIENCE`] times as much.
+    /// What stops a module that does not end. The other functions have `PATIENCE` times as much.
     pub patience: Patience,
 }
 
