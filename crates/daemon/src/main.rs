@@ -1,6 +1,8 @@
 //! The program `lastmeterd`: what runs on devices. `lastmeter plugin` starts `lastmeterd plugin`.
 //!
 //! Exit status: 0 done; 1 ran, but the result fell short; 2 bad input.
+//!
+//! Rows: N-26.
 
 mod camera;
 mod device;

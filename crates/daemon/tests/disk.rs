@@ -1,4 +1,6 @@
 //! A disk as its clients see it: those of others (`nbdinfo`, `qemu-img`) where they are installed, and killed while it writes.
+//!
+//! Rows: N-32.
 
 use super::{PROGRAM, has, said};
 use std::io::{Read, Write};

@@ -1,4 +1,6 @@
 //! A router between two hosts in network namespaces: what users and neighbours see of it. Needs root, `ip` and `ping`.
+//!
+//! Rows: D-28, D-30, D-33, D-39.
 
 use super::{PROGRAM, has, said};
 use std::path::{Path, PathBuf};

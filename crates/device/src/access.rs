@@ -12,6 +12,8 @@
 //! [policies."read only"]
 //! expression = "(read-only)"
 //! ```
+//!
+//! Rows: N-03, N-20.
 
 use lastmeter_base::Time;
 use lastmeter_live::files;

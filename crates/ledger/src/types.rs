@@ -3,6 +3,8 @@
 //! Its JSON is documented here, in the schema that [`json_schema`] makes from these types, and versioned by
 //! [`SCHEMA`]. What was not measured is absent: a zero is a measured zero. Values are SI base units (seconds, bits
 //! per second, bytes, packets); names carry no unit. Maps are ordered, so that equal runs give equal bytes.
+//!
+//! Rows: A-68.
 
 use crate::{Counter, Estimate, Level, Series, Transfers};
 use schemars::JsonSchema;

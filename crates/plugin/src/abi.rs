@@ -12,6 +12,8 @@
 //! ```
 //!
 //! All numbers are little-endian, and `u32` where not stated. `docs/plugin-interface.md` is the reference.
+//!
+//! Rows: D-92.
 
 use crate::request::Kind;
 use std::fmt;

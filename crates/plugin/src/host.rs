@@ -7,6 +7,8 @@
 //! Compiled modules are kept in memory under the hash of their bytes, for as long as an instance uses them. They
 //! are not kept on disk: a compiled module is machine code without a signature, and compiling takes about a
 //! millisecond.
+//!
+//! Rows: D-88, D-89.
 
 use crate::abi::{
     self, DESCRIPTION_LEN, Description, EXPORTS, Function, IMPORTS, INTERFACE, INTERFACE_STEM,

@@ -10,6 +10,8 @@
 //! as they are if it is `open`, else denied), whatever the plugin had decided about some of them. Pauses begin at
 //! [`PAUSE`] and double up to [`PAUSE_MAX`]; one that ran for longer than its last pause begins anew. What the plugin
 //! put into its store survives.
+//!
+//! Rows: D-90.
 
 use crate::abi::{DESCRIPTOR_LEN, Description, HEADER_LEN, field};
 use crate::host::{Class, PATIENCE, Refusal};

@@ -7,6 +7,8 @@
 //! [`Trust::admit`] decides, in this order: the module's length, the signature's key (known, not revoked), the
 //! signature, its comment (this name, this version), the hash (not revoked, the pinned one), the version (none older
 //! than one that was admitted before, unless asked). Each decision is one [`Line`] of the audit log.
+//!
+//! Rows: D-48.
 
 use crate::abi::INTERFACE;
 use crate::host::{Hash, MODULE_LEN_MAX};

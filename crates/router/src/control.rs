@@ -5,6 +5,8 @@
 //! ```text
 //! configuration --> port processor found or started --> routes --> ready     stages of a ledger (D-23 to D-26)
 //! ```
+//!
+//! Rows: D-05, D-24, D-27, D-37, D-40.
 
 use crate::config::Config;
 use crate::link::{Link, Start, connect};

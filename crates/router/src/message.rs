@@ -2,6 +2,8 @@
 //! the death of the other.
 //!
 //! A message is its length (4 bytes, little-endian) and its fields in postcard's encoding. Both sides are this program.
+//!
+//! Rows: D-06.
 
 use crate::port_processor::hop::Next;
 use serde::{Deserialize, Serialize};

@@ -26,6 +26,8 @@
 //! assert_eq!(aal5::parse(frame.pdu)?.payload, b"one PDU, never in pieces");
 //! # Ok::<(), lastmeter_wire::Error>(())
 //! ```
+//!
+//! Rows: J-24, J-25, J-26, J-27, J-28, J-29, J-31, J-32, J-36.
 
 use crate::aal::aal5::PDU_LEN_MAX;
 use crate::atm::{Cell, HEADER_LEN, Header as AtmHeader, Interface, PAYLOAD_LEN, PayloadType, hec};

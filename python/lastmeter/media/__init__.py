@@ -11,6 +11,8 @@
 [(480, 640), (480, 640), (480, 640)]
 
 It needs OpenCV and PyAV: ``pip install lastmeter[media]``.
+
+Rows: A-05.
 """
 
 from . import modules

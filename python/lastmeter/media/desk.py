@@ -7,6 +7,8 @@
 Each device is a network namespace behind a software switch. The host lists the devices (one API for all: a line of
 JSON asked, one answered), opens streams between them, and lends a part of the display to a stranger. The counters of its interface
 show that no picture passed through it. Needs root, iproute2 and ``lastmeterd``.
+
+Rows: A-07, A-08, A-09, A-16, N-01.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ the next timeout late. How late is recorded for each timeout: :class:`Lateness`.
 :meth:`Dispatcher.pool`, and its result comes back as a callback.
 
 Source: the VuSystem's module dispatcher (report of the Aurora testbed at MIT, section 4.4).
+
+Rows: A-74.
 """
 
 from __future__ import annotations

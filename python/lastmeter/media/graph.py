@@ -8,6 +8,8 @@ a file waits, a camera drops (counted, ``no room``). Nothing is copied between m
 
 Each module counts what it handled, what it dropped and why, the time that it took and how long payloads waited
 before it. :meth:`Graph.ledger` is the account of all that in the form of every other ledger.
+
+Rows: A-73.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What modules cost here, and how precise the dispatcher is, beside what was published for workstations of 1994.
 
 Published: the report of the Aurora testbed at MIT, section 4.4: Tables 8, 9 and 10, Figures 14 and 15.
+
+Rows: A-107, A-108, A-109, A-110, A-114.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The modules of the VuSystem and those that its programs need: each takes frames in and gives frames out.
 
 OpenCV does what it does well; a module adds what joins it to a graph.
+
+Rows: A-111.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
 //! `lastmeter live`: programs behind a modelled network, in real time.
+//!
+//! Rows: A-161.
 
 mod programs;
 mod validate;

@@ -1,5 +1,7 @@
 //! `lastmeter bench disk`: requests for each second of the server's CPU, over a Unix socket, from memory, beside other
 //! servers with the same client.
+//!
+//! Rows: N-33, N-79.
 
 use super::client::{self, Load};
 use crate::measured::{Folder, cpu_of, line};

@@ -1,5 +1,7 @@
 //! `lastmeter bench display`: updates that a viewer gets for each second of the server's CPU, for text that scrolls,
 //! pages and a film, beside Xtigervnc with the same pictures and the same viewer.
+//!
+//! Rows: N-14.
 
 use super::client::{Connection, program};
 use crate::measured::{Folder, cpu_of, line};

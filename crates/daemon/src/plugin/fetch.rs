@@ -6,6 +6,8 @@
 //!
 //! Nothing is written or loaded before all of it was verified: what is cut short, swapped, unsigned, too long or too
 //! slow leaves a line in the audit log and nothing else.
+//!
+//! Rows: D-48, D-96, D-102.
 
 use super::keys::Keys;
 use super::{Complaint, Report, Ticking, kind, write};

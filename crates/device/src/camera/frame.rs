@@ -1,4 +1,6 @@
 //! A frame: its pixels, a part of them, fewer of them.
+//!
+//! Rows: A-46.
 
 use lastmeter_plugin::request::Rect;
 use std::time::Instant;

@@ -5,6 +5,8 @@
 //!           newest     its      its        its       its
 //!           frame      format   chain      size      knobs
 //! ```
+//!
+//! Rows: A-45, A-48, A-52.
 
 pub mod encode;
 pub mod frame;

@@ -5,6 +5,8 @@
 //! rtsp://HOST:PORT/TOKEN?width=320&rate=10
 //! OPTIONS  DESCRIBE  SETUP  PLAY  PAUSE  GET_PARAMETER  TEARDOWN
 //! ```
+//!
+//! Rows: A-51, A-121.
 
 use super::gate::{Camera, Gate, stage};
 use super::http::{Asked, asked};

@@ -4,6 +4,8 @@
 //! command -> cookie good? -> token known? -> session's mailbox -> pace -> frame -> packets
 //!            no: a cookie    no: denied
 //! ```
+//!
+//! Rows: A-53.
 
 use super::frame::Frame;
 use super::gate::{Camera, Gate, Made, Refusal, stage};

@@ -1,4 +1,6 @@
 //! The newest frame of a source. It is captured only while somebody waits for it, unless the source cannot stop.
+//!
+//! Rows: A-47.
 
 use super::frame::Frame;
 use super::source::Source;

@@ -2,6 +2,8 @@
 //!
 //! A write is durable once a later flush, or the write itself with FUA, has been answered: only then has the
 //! kernel written it to the medium (`fdatasync`).
+//!
+//! Rows: N-78.
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, memfd_create, seek};
 use std::fs::File;

@@ -9,6 +9,8 @@
 //! The name of the export says who the client is: its token, or nothing for anyone. What a policy lets through of a
 //! request it lets through whole, elsewhere, or not: NBD has no shorter replies. A client sees a disk of the size that
 //! the owner gave it, or of the medium.
+//!
+//! Rows: N-30.
 
 use super::medium::Medium;
 use crate::access::{ANYONE, Access};

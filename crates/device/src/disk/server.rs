@@ -18,6 +18,8 @@
 //! [policies."first part"]
 //! expression = "(within lba 0 8192)"
 //! ```
+//!
+//! Rows: N-31.
 
 use super::medium::Medium;
 use super::nbd::{self, Disk, End, STAGES};

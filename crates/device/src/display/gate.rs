@@ -1,4 +1,6 @@
 //! A client of the display: its part of the screen, and the owner's policies for its requests.
+//!
+//! Rows: N-19.
 
 use super::screen::Screen;
 use crate::access::Access;

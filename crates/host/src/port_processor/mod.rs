@@ -53,6 +53,8 @@
 //! D-60 to D-70, D-106 to D-116). Deviations: interrupts are not modelled separately, since the software time
 //! includes them; the wait cycles of an operation are the same without contention; cells of two packets never
 //! interleave.
+//!
+//! Rows: D-03, D-94.
 
 mod element;
 pub mod fpx;

@@ -21,6 +21,8 @@
 //!
 //! Source: Aurora report §3.3, §3.5.2, §4.3. That the delay between bursts is from start to
 //! start is ours.
+//!
+//! Rows: A-51.
 
 use super::connection::pong;
 use super::element::{cell_of, put_cell};

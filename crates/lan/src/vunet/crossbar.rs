@@ -12,6 +12,8 @@
 //! neither waits for the other; sending and receiving do not interfere.
 //!
 //! Source: Aurora report §3.1.1. The report does not say in which order inputs are served; round robin is ours.
+//!
+//! Rows.
 
 use lastmeter_base::{Duration, Time};
 use std::collections::VecDeque;

@@ -10,6 +10,8 @@
 //! Each frame is in exactly one place. A port gets frames to receive into only from what is free, so when all of them
 //! wait in queues, the kernel drops arrivals before it spends anything on them. Source: the kernel's
 //! `Documentation/networking/af_xdp.rst`.
+//!
+//! Rows: N-61.
 
 use super::program::{Attached, Shared};
 use crate::port::memory::{Memory, bind_xdp};

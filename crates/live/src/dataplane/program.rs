@@ -10,6 +10,8 @@
 //! A packet that needs more than forwarding (a TTL that ends, options, a fragment, a wrong checksum, too long for the
 //! next link) is never taken by the fast path, so that the port processor sees and counts it: the verdicts are the
 //! same with and without. Flows are entered by the port processor, with what it found out about their first packet.
+//!
+//! Rows: D-12.
 
 use crate::bpf::{self, Hook, If, Kind, Label, Map, PASS, Program, Size, to_socket};
 use std::io;

@@ -9,6 +9,8 @@
 //! assert_eq!(steps[0].internal, "0 00 0010 00000000");
 //! # Ok::<(), lastmeter_net::lookup::Full>(())
 //! ```
+//!
+//! Rows: D-129.
 
 use super::key::{Key, Prefix};
 use super::node::{Node, TOP, matches, rank, slot_place};

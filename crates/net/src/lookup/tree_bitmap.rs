@@ -44,6 +44,8 @@
 //! assert_eq!(table.lookup(0x0b00_0000), None);
 //! # Ok::<(), lastmeter_net::lookup::Full>(())
 //! ```
+//!
+//! Rows: D-130.
 
 use super::array::Arrays;
 use super::key::{Key, Prefix};

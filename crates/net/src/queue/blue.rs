@@ -22,6 +22,8 @@
 //! Deviation: a queue here is not called when its link falls idle, so that moment is computed: when
 //! the packet that left last has been sent at the link's rate (at once where the rate is not known).
 //! It is applied, with its own time, at the next arrival.
+//!
+//! Rows: D-75.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED, PROBABILITY};

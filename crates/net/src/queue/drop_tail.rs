@@ -3,6 +3,8 @@
 //! ```text
 //! in --> [ newest | ... | oldest ] --> out          refused when either limit would be passed
 //! ```
+//!
+//! Rows: D-76.
 
 use super::{Described, FULL, Queue, Site};
 use crate::fifo::FifoServer;

@@ -39,6 +39,8 @@
 //! behind is no reason to let the link idle. Marks need `ecn`; above `max` (or twice `max`) drops
 //! stay drops (RFC 3168 §7). The time s of a typical packet is that at the link's rate, or at 1 Gbit/s
 //! if it has none.
+//!
+//! Rows: D-74.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, Unit, of_bank};
 use super::{Described, FULL, Queue, Site};

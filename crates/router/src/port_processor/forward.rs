@@ -5,6 +5,8 @@
 //!               |           |           |          |           |
 //!             drop        deny        deny       answer      answer, cut, hold
 //! ```
+//!
+//! Rows: D-31, D-38, D-66.
 
 use super::answer::{self, Fault};
 use super::count::{Counters, Reason};

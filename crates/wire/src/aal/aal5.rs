@@ -17,6 +17,8 @@
 //! assert_eq!(aal5::parse(&pdu)?.payload, [0; 40]);
 //! # Ok::<(), lastmeter_wire::Error>(())
 //! ```
+//!
+//! Rows: A-06.
 
 use crate::atm::{CELL_LEN, Cell, Header, Interface, PAYLOAD_LEN, PayloadType, hec};
 use crate::crc::{CRC32_RESIDUE, Crc32, crc32};

@@ -21,6 +21,8 @@
 //! assert_eq!(Command::parse(&command.emit()?)?, command);
 //! # Ok::<(), lastmeter_wire::Error>(())
 //! ```
+//!
+//! Rows: A-49, A-50.
 
 pub mod rtp;
 pub mod text;

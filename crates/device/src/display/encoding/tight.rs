@@ -1,5 +1,7 @@
 //! Tight: one colour, a palette, true colour or JPEG, with separate zlib streams. Source: the RFB protocol's
 //! community specification, section on Tight.
+//!
+//! Rows: N-29.
 
 use super::zlib::{Deflate, Inflate};
 use super::{Canvas, Palette, Source, View, area};
