@@ -8,7 +8,7 @@ use lastmeter_live::calibrate::Calibration;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine};
 use lastmeter_repro::reception::{Way, chart, of_1997, of_today};
 use lastmeter_repro::{Effort, Job, Observer, Options, Report, Shelf, Shown, Style};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -190,11 +190,9 @@ pub(crate) fn complaint(error: lastmeter_repro::Error) -> Complaint {
 /// The bundled host of today.
 const MODERN: &str = include_str!("../../../profiles/calibrated/epyc-2-cores.toml");
 
-fn modern(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
-    if arguments.select != "livelock" {
-        return Err(Complaint("--modern requires `lastmeter repro livelock`".to_owned()));
-    }
-    let text = match &arguments.host {
+/// A host of today: that of a calibration, or a bundled one.
+pub(crate) fn today(host: Option<&Path>) -> Result<Machine, Complaint> {
+    let text = match host {
         Some(path) => std::fs::read_to_string(path)
             .map_err(|error| Complaint(format!("{}: {error}", path.display())))?,
         None => MODERN.to_owned(),
@@ -204,7 +202,14 @@ fn modern(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let what =
         format!("{}, {} cores, Linux {}, as calibrated", host.model, host.cores, host.kernel);
     let seconds = |name: &str| calibration.si(name).map_err(|error| error.to_string());
-    let today = Machine::calibrated(what, &seconds).map_err(Complaint)?;
+    Machine::calibrated(what, &seconds).map_err(Complaint)
+}
+
+fn modern(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    if arguments.select != "livelock" {
+        return Err(Complaint("--modern requires `lastmeter repro livelock`".to_owned()));
+    }
+    let today = today(arguments.host.as_deref())?;
     let then = Machine::of_1997();
     let ways: Vec<Way> = of_1997().into_iter().chain(of_today()).collect();
     let seed = common.seed.unwrap_or(1);

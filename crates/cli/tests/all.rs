@@ -9,6 +9,7 @@ mod fuzz;
 #[path = "../../lab/tests/golden/mod.rs"]
 mod golden;
 mod ns3_dumbbell;
+mod receive;
 mod rude;
 mod serve;
 mod sweep;

@@ -129,7 +129,7 @@ fn shell(host: &str, script: &str, leads: bool) -> Started {
 }
 
 fn flood(rate: f64, len: usize, lasts: f64) -> Flood {
-    Flood { rate, len, lasts, hostile: false, core: None }
+    Flood { rate, len, lasts, hostile: false, core: None, ..Flood::default() }
 }
 
 fn go(experiment: &Experiment, options: &Options) -> Report {

@@ -30,7 +30,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("why", &["base", "engine", "ledger", "host", "live", "lab"]),
     (
         "cli",
-        &["base", "wire", "engine", "ledger", "net", "lan", "live", "lab", "repro", "judge", "why"],
+        &[
+            "base", "wire", "engine", "ledger", "net", "lan", "host", "live", "lab", "repro",
+            "judge", "why",
+        ],
     ),
     ("device", &["base", "wire", "live", "plugin", "ledger"]),
     ("router", &["base", "wire", "net", "live", "plugin", "ledger", "lab"]),

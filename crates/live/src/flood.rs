@@ -3,7 +3,7 @@
 //! It sends through a packet socket in a host's namespace, so that there is no protocol between the
 //! requested rate and the interface; the receiving host's stack drops the frames, whose EtherType is
 //! experimental, and its interface counts them. Hostile frames look like those of real protocols until
-//! they are parsed.
+//! they are parsed. Stamped frames say which flow they are of and when they were sent; UDP datagrams reach a socket.
 
 use crate::clock::Epoch;
 use crate::cores;
@@ -12,8 +12,11 @@ use crate::link::index_of;
 use crate::port::memory::Headers;
 use crate::site::INTERFACE;
 use crate::sys::set_words;
+use lastmeter_wire::internet::checksum::Sum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
 /// IEEE 802 local experimental Ethernet type 1 (IEEE 802-2014 §9.2.4).
@@ -23,7 +26,7 @@ const BURST: usize = 32;
 const PACKET_QDISC_BYPASS: i32 = 20;
 
 /// What to send.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flood {
     /// Frames per second.
     pub rate: f64,
@@ -35,6 +38,60 @@ pub struct Flood {
     pub hostile: bool,
     /// The core to pin to.
     pub core: Option<usize>,
+    /// The flows of the frames, in turn. Frames are stamped if there are any.
+    pub flows: Vec<u8>,
+    /// UDP datagrams to this socket, instead of frames that no protocol knows.
+    pub to: Option<Target>,
+}
+
+/// A socket, and its interface's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The Ethernet address.
+    pub mac: [u8; 6],
+    /// The source's address.
+    pub src: Ipv4Addr,
+    /// The socket's address.
+    pub dst: Ipv4Addr,
+    /// The socket's port.
+    pub port: u16,
+}
+
+/// Says which flow a frame is of, and when it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The flow.
+    pub flow: u8,
+    /// Nanoseconds of the monotonic clock.
+    pub sent: u64,
+}
+
+const STAMPED: [u8; 4] = *b"LMST";
+
+impl Stamp {
+    /// Bytes of a stamp.
+    pub const LEN: usize = 16;
+
+    /// The stamp at the beginning of a payload.
+    #[inline]
+    pub fn parse(payload: &[u8]) -> Option<Stamp> {
+        let bytes: [u8; Stamp::LEN] = payload.get(..Stamp::LEN)?.try_into().ok()?;
+        let [a, b, c, d, flow, _, _, _, sent @ ..] = bytes;
+        ([a, b, c, d] == STAMPED).then(|| Stamp { flow, sent: u64::from_be_bytes(sent) })
+    }
+
+    fn write(self, payload: &mut [u8]) {
+        payload[..4].copy_from_slice(&STAMPED);
+        payload[4..8].copy_from_slice(&[self.flow, 0, 0, 0]);
+        payload[8..Stamp::LEN].copy_from_slice(&self.sent.to_be_bytes());
+    }
+}
+
+/// Nanoseconds of the monotonic clock, which all processes of the machine share.
+#[inline]
+pub fn nanoseconds() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// What was sent.
@@ -54,7 +111,8 @@ pub(crate) fn run(flood: &Flood) -> Result<Flooded> {
     let what = "sending frames";
     let fd = crate::sys::packet_socket(index_of(INTERFACE)?).doing(what)?;
     set_words(fd.as_fd(), libc::SOL_PACKET, PACKET_QDISC_BYPASS, &[1]).doing(what)?;
-    let mut frames: Vec<Vec<u8>> = (0..BURST).map(|_| frame(flood.len)).collect();
+    let template = frame(flood);
+    let mut frames: Vec<Vec<u8>> = vec![template; BURST];
     let mut headers = Headers::new(BURST);
     let (mut flooded, mut asked, mut state) = (Flooded::default(), 0u64, 1u64);
     let epoch = Epoch::start();
@@ -76,6 +134,12 @@ pub(crate) fn run(flood: &Flood) -> Result<Flooded> {
         }
         if flood.hostile {
             frames[..burst].iter_mut().for_each(|frame| garble(frame, flood.len, &mut state));
+        } else if !flood.flows.is_empty() {
+            let sent = nanoseconds();
+            for (at, frame) in (asked..).zip(&mut frames[..burst]) {
+                let flow = flood.flows[(at % flood.flows.len() as u64) as usize];
+                stamp(frame, flood.to.is_some(), Stamp { flow, sent });
+            }
         }
         match headers.send_all(fd.as_fd(), &frames[..burst]) {
             Ok(sent) => {
@@ -95,11 +159,51 @@ pub(crate) fn run(flood: &Flood) -> Result<Flooded> {
     Ok(flooded)
 }
 
-fn frame(len: usize) -> Vec<u8> {
+/// Bytes of the headers of Ethernet, IPv4 and UDP.
+const ETHERNET: usize = 14;
+const IPV4: usize = 20;
+const UDP: usize = 8;
+
+/// A frame before it is stamped.
+fn frame(flood: &Flood) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
-    bytes.extend(ETHERTYPE);
-    bytes.resize(len.max(bytes.len()), 0x55);
+    let stamp = if flood.flows.is_empty() { 0 } else { Stamp::LEN };
+    let Some(to) = flood.to else {
+        bytes.extend(ETHERTYPE);
+        bytes.resize(flood.len.max(bytes.len() + stamp), 0x55);
+        return bytes;
+    };
+    bytes[..6].copy_from_slice(&to.mac);
+    let len = flood.len.max(ETHERNET + IPV4 + UDP + stamp);
+    let (ip, udp) = ((len - ETHERNET) as u16, (len - ETHERNET - IPV4) as u16);
+    bytes.extend([0x08, 0x00, 0x45, 0]);
+    bytes.extend(ip.to_be_bytes());
+    // Not to be fragmented, so that all may have the same number and receivers may merge them.
+    bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    bytes.extend(to.src.octets());
+    bytes.extend(to.dst.octets());
+    let sum = Sum::of(&bytes[ETHERNET..]).checksum();
+    bytes[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&sum.to_be_bytes());
+    bytes.extend(to.port.to_be_bytes());
+    bytes.extend(to.port.to_be_bytes());
+    bytes.extend(udp.to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.resize(len, 0x55);
     bytes
+}
+
+/// Stamps a frame, and makes its checksum right again.
+fn stamp(frame: &mut [u8], udp: bool, stamp: Stamp) {
+    if !udp {
+        return stamp.write(&mut frame[ETHERNET..]);
+    }
+    let (headers, datagram) = frame.split_at_mut(ETHERNET + IPV4);
+    stamp.write(&mut datagram[UDP..]);
+    datagram[6..8].fill(0);
+    let address = |at: usize| Ipv4Addr::from([0, 1, 2, 3].map(|byte| headers[at + byte]));
+    let (src, dst) = (address(ETHERNET + 12), address(ETHERNET + 16));
+    let sum = Sum::ipv4(src, dst, 17, datagram.len() as u16).and(Sum::of(datagram));
+    datagram[6..8].copy_from_slice(&sum.checksum_never_zero().to_be_bytes());
 }
 
 /// The kernel itself drops frames without payload, and tagged ones that end with the tag.
@@ -124,5 +228,34 @@ fn garble(frame: &mut Vec<u8>, len_max: usize, state: &mut u64) {
     let kind = random() as usize % 8;
     if let Some(kind) = kinds.get(kind) {
         frame[12..14].copy_from_slice(kind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamped_datagram_is_intact_and_says_its_flow() {
+        let (src, dst) = (Ipv4Addr::new(10, 92, 0, 1), Ipv4Addr::new(10, 92, 0, 2));
+        let to = Some(Target { mac: [2, 0, 0, 0, 0, 1], src, dst, port: 9000 });
+        let flood = Flood { len: 106, flows: vec![0], to, ..Flood::default() };
+        let mut bytes = frame(&flood);
+        let made = Stamp { flow: 3, sent: 12_345_678_901 };
+        stamp(&mut bytes, true, made);
+        assert_eq!(bytes.len(), 106);
+        assert!(Sum::of(&bytes[14..34]).is_intact());
+        let udp = Sum::ipv4(src, dst, 17, 72).and(Sum::of(&bytes[34..]));
+        assert!(udp.is_intact());
+        assert_eq!(Stamp::parse(&bytes[42..]), Some(made));
+        assert_eq!(Stamp::parse(&bytes[42..57]), None);
+        assert_eq!(Stamp::parse(&[0x55; 64]), None);
+    }
+
+    #[test]
+    fn frames_of_no_protocol_are_stamped_after_their_type() {
+        let mut bytes = frame(&Flood { len: 20, flows: vec![0, 1], ..Flood::default() });
+        stamp(&mut bytes, false, Stamp { flow: 1, sent: 7 });
+        assert_eq!(Stamp::parse(&bytes[14..]), Some(Stamp { flow: 1, sent: 7 }));
     }
 }

@@ -24,6 +24,8 @@
 //! | `files`     | files that links, pipes and other users cannot turn into something else      |
 //! | `memory`    | the memory of this machine, and a limit on that of this process              |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
+//! | `exchange`  | transactions with a device, requests of HTTP, between the two hosts          |
+//! | `receive`   | reception under load: sources, settings of the kernel, a second program      |
 //!
 //! Everything is measured at privilege level L0 (own timestamps, `TCP_INFO`, procfs, resource usage), and
 //! where sampling the kernel is allowed at L1 (`sample`). No performance counters; eBPF only to redirect
@@ -41,6 +43,7 @@ pub mod cores;
 pub mod counters;
 pub mod dataplane;
 mod error;
+pub mod exchange;
 pub mod files;
 mod fit;
 pub mod flood;
@@ -55,6 +58,7 @@ mod netlink;
 pub mod observe;
 pub mod port;
 pub mod predict;
+pub mod receive;
 pub mod reference;
 pub mod relay;
 pub mod sample;

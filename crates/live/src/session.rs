@@ -229,7 +229,7 @@ impl Session {
                 false => self.others.push(child),
             }
         }
-        if let (Some((end, flood)), Some(site)) = (self.options.flood, &mut self.site)
+        if let (Some((end, flood)), Some(site)) = (self.options.flood.clone(), &mut self.site)
             && let Some(host) = self.made[end]
         {
             site.flood(host, flood)?;
@@ -280,8 +280,8 @@ impl Session {
         // The sending helper replies to nothing else until it has sent all.
         let mut flooded = None;
         let mut received = Vec::new();
-        if let (Some((end, _)), Some(site)) = (self.options.flood, &mut self.site) {
-            flooded = self.made[end].and_then(|host| site.flooded(host).ok());
+        if let (Some((end, _)), Some(site)) = (&self.options.flood, &mut self.site) {
+            flooded = self.made[*end].and_then(|host| site.flooded(host).ok());
             let made = self.made.iter().flatten();
             received = made.map(|&host| site.received(host).unwrap_or(0)).collect();
         }

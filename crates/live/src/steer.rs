@@ -5,8 +5,7 @@
 //! another core instead. Source: the kernel's `Documentation/networking/scaling.rst`, RPS.
 
 use crate::error::{Doing, Result};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 
@@ -18,19 +17,15 @@ use std::os::fd::AsFd;
 pub(crate) fn steer(pid: u32, interface: &str, cores: &[usize]) -> Result<()> {
     let path = format!("/proc/{pid}/ns/net");
     let namespace = File::open(&path).doing(|| format!("opening {path}"))?;
-    let what = || format!("seeing the interfaces of process {pid}");
-    crate::sys::unshare(UnshareFlags::NEWNS).doing(what)?;
-    // What is mounted here is visible nowhere else.
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).doing(what)?;
+    let what = || format!("entering the network of process {pid}");
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).doing(what)?;
-    mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None).doing(what)?;
+    crate::receive::see()?;
     let path = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
     fs::write(&path, mask(cores)).doing(|| format!("writing {path}"))
 }
 
 /// A core mask in the kernel's form: hexadecimal words of 32 bits, highest first.
-fn mask(cores: &[usize]) -> String {
+pub(crate) fn mask(cores: &[usize]) -> String {
     let words = cores.iter().max().map_or(1, |last| last / 32 + 1);
     let word = |word: usize| {
         let here = cores.iter().filter(|&&core| core / 32 == word);

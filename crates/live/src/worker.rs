@@ -75,6 +75,18 @@ pub(crate) enum Request {
     Count { interface: String, count: link::Count },
     /// Send frames.
     Flood(crate::flood::Flood),
+    /// Show it the interfaces of its namespace in /sys.
+    SeeInterfaces,
+    /// An interface's Ethernet address.
+    Mac { interface: String },
+    /// Set how the kernel receives at an interface.
+    Knobs { interface: String, kernel: crate::receive::Kernel, core: usize, first: bool },
+    /// Ask or answer in short exchanges.
+    Exchange(crate::exchange::Part),
+    /// Receive datagrams, with work for each.
+    Take(crate::receive::Job),
+    /// Count what can be done on a core that others use.
+    Compete { core: usize, after: std::time::Duration, lasts: std::time::Duration, first: bool },
     /// Play a part until killed.
     Act(Box<crate::staged::Role>),
     /// Give up the priority over other programs.
@@ -104,6 +116,14 @@ pub(crate) enum Reply {
     Count(u64),
     /// What was sent.
     Flooded(crate::flood::Flooded),
+    /// An Ethernet address.
+    Mac([u8; 6]),
+    /// What was received.
+    Taken(crate::receive::Taken),
+    /// What an end of short exchanges did.
+    Exchanged(crate::exchange::Exchanged),
+    /// A rate a second.
+    Rate(f64),
     /// It failed.
     Failed { message: String, os_error: Option<i32> },
 }
@@ -233,6 +253,23 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
             return link::count(&interface, count).map(Reply::Count);
         }
         Request::Flood(flood) => return crate::flood::run(&flood).map(Reply::Flooded),
+        Request::SeeInterfaces => crate::receive::see()?,
+        Request::Mac { interface } => return crate::receive::mac(&interface).map(Reply::Mac),
+        Request::Knobs { interface, kernel, core, first } => {
+            crate::receive::set(&interface, &kernel, core, first)?;
+        }
+        Request::Take(job) => {
+            if !job.first {
+                give_up_priority();
+            }
+            return crate::receive::take(&job, socket).map(Reply::Taken);
+        }
+        Request::Exchange(part) => {
+            return crate::exchange::play(part, socket).map(Reply::Exchanged);
+        }
+        Request::Compete { core, after, lasts, first } => {
+            return crate::receive::compete(core, after, lasts, first).map(Reply::Rate);
+        }
         Request::Calibrate => return crate::calibrate::in_worker().map(Reply::Calibrated),
         Request::Spin { core } => {
             crate::cores::pin(core)?;

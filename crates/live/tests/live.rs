@@ -58,6 +58,9 @@ const TESTS: &[(&str, fn())] = &[
     ),
     ("an_observed_receiver_that_sleeps_is_limited_by_its_application", observed_receiver_sleeps),
     ("predicts_its_own_reference_within_a_third", predicts),
+    ("transactions_of_dtp_are_done_and_executed_alike_n_05", transactions),
+    ("who_closes_first_keeps_the_connections_state_n_72_n_73", closes_first),
+    ("a_socket_gets_what_is_sent_whatever_the_kernel_is_told_e_106", socket_receives),
 ];
 
 fn limit_of(setting: Setting) -> (Limit, Measurement) {
@@ -285,4 +288,67 @@ fn predicts() {
     let error = predicted.goodput / measured - 1.0;
     println!("  predicted {:.2} measured {:.2} Gbit/s", predicted.goodput / 1e9, measured / 1e9);
     in_time!(error.abs() < 0.33, "{error:+.2}");
+}
+
+fn transactions() {
+    let mut hosts = Hosts::open(false).unwrap();
+    let lasts = std::time::Duration::from_millis(150);
+    for window in [1, 16] {
+        let (owner, device) = hosts.transactions(window, 32, lasts).unwrap();
+        assert!(owner.done > 100, "{owner:?}");
+        // What was executed and not answered in time is at most a window.
+        assert!((owner.done..=owner.done + u64::from(window)).contains(&device.done), "{device:?}");
+        assert!(owner.p50 > 0.0 && owner.p50 <= owner.p99, "{owner:?}");
+    }
+}
+
+fn closes_first() {
+    use lastmeter_live::exchange::Closes;
+    let lasts = std::time::Duration::from_millis(200);
+    for closes in [Closes::Server, Closes::Client, Closes::Reset] {
+        // New namespaces, so that no state is left over.
+        let mut hosts = Hosts::open(false).unwrap();
+        if hosts.isolation() == Isolation::Loopback {
+            println!("SKIP: on one host nobody can tell whose state it is");
+            return;
+        }
+        let (clients, server) = hosts.connections(closes, lasts).unwrap();
+        assert!(clients.done > 20 && clients.again == 0, "{closes:?}: {clients:?}");
+        let share = |end: u64| end as f64 / clients.done as f64;
+        let (at_server, at_client) = (share(server.time_wait), share(clients.time_wait));
+        let expected = match closes {
+            // A client that takes a port again may end a connection's state early.
+            Closes::Server => at_server > 0.4 && at_client < 0.1,
+            Closes::Client => at_server < 0.1 && at_client > 0.9,
+            Closes::Reset => at_server < 0.1 && at_client < 0.1,
+        };
+        assert!(expected, "{closes:?}: {at_server} at the server, {at_client} at the client");
+    }
+}
+
+fn socket_receives() {
+    use lastmeter_live::receive::{Busy, Kernel, Load, Place, Softirq};
+    use std::time::Duration;
+    let mut place = match Place::open(1, false) {
+        Ok(place) => place,
+        Err(error) => return println!("SKIP: {error}"),
+    };
+    let plain = Kernel::default();
+    let deferred = Some((2, 200_000));
+    let kernels = [
+        plain,
+        Kernel { softirq: Softirq::Steered, merged: true, ..plain },
+        Kernel { softirq: Softirq::Threaded, deferred, ..plain },
+        Kernel { deferred, busy: Some(Busy { lasts: 50, budget: 64 }), ..plain },
+    ];
+    for kernel in kernels {
+        let load = Load { rate: 2_000.0, flows: vec![0, 1] };
+        let (work, lasts) = (Duration::from_micros(2), Duration::from_millis(100));
+        let (taken, around) = place.socket(&kernel, &load, work, lasts).unwrap();
+        // 200 in the window, of which a busy machine may lose some.
+        let [first, second] = [taken.flows[0], taken.flows[1]];
+        assert!(first + second <= around.flooded[0].sent, "{kernel:?}: {taken:?}");
+        assert!(first > 30 && first.abs_diff(second) < 60, "{kernel:?}: {taken:?} {around:?}");
+        assert!(taken.p50 > 0.0 && around.left >= 0.0, "{kernel:?}: {taken:?}");
+    }
 }

@@ -9,9 +9,11 @@ mod crates;
 mod curves;
 mod engine;
 mod engines;
+mod exchange;
 mod lookup;
 mod observed;
 mod peer;
+mod receive;
 mod scale;
 mod touch;
 
@@ -47,6 +49,8 @@ Examples:
   lastmeter bench engine --json   a line of JSON for each engine benchmark
   lastmeter bench wire --quick    the formats, on small input
   lastmeter bench router          a router beside the kernel (needs root and `make devices`)
+  lastmeter bench receive --out receive.html
+                                  ways to receive under load, here and in the model (needs root)
   lastmeter bench engine/fat-tree --size 32
                                   what memory 8192 hosts take
   lastmeter bench lookup/engines --out engines.html
@@ -117,6 +121,9 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     if crate::daemon::MEASURED.contains(&device) {
         return crate::daemon::bench(common, &arguments.name);
     }
+    if device == "receive" {
+        return receive::bench(common, arguments);
+    }
     let threads = Threads::new(common.threads)?;
     let setting = Setting { quick: common.quick, seed: common.seed, threads: &threads };
     if let Some(size) = arguments.size {
@@ -156,6 +163,7 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
 /// What is measured here and not in a crate, because it needs threads, peers or other programs.
 fn own() -> impl Iterator<Item = (&'static str, engine::Bench)> {
     let engines = engine::ALL.iter().chain(scale::ALL).chain(engines::ALL).copied();
+    let engines = engines.chain(exchange::ALL.iter().copied());
     engines.chain([("why/observed", observed::observed as engine::Bench)])
 }
 
@@ -221,6 +229,9 @@ fn beside(result: &Measurement) -> String {
 
 /// A value with its unit: symbols take the prefix themselves, `31.61 GB/s`; words do not, `13.90 M packets/s`.
 fn quantity(value: f64, unit: &str) -> String {
+    if unit == "s" && value < 1e-3 {
+        return format!("{:.2} us", value * 1e6);
+    }
     let (digits, prefix) = significant(value);
     let is_symbol = ["B", "bit", "s"].contains(&unit.split('/').next().unwrap_or(unit));
     match (is_symbol, prefix) {
@@ -256,6 +267,7 @@ mod tests {
         assert_eq!(quantity(13.9e6, "packets/s"), "13.90 M packets/s");
         assert_eq!(quantity(12.5, "packets/s"), "12.50 packets/s");
         assert_eq!(quantity(2.5e6, "B"), "2.500 MB");
+        assert_eq!(quantity(15.8e-6, "s"), "15.80 us");
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub fn run(
         wait: options.manner,
         programs: programs(&hosts, &options.programs)?,
         keep: options.twin,
-        flood: options.flood.map(|flood| (0, flood)),
+        flood: options.flood.clone().map(|flood| (0, flood)),
     };
     let led = session.programs.iter().any(|program| program.leads);
     let mut session = Session::open(session).map_err(refused)?;

@@ -107,8 +107,14 @@ pub fn trial(
     let frame_rate = rate as f64 / (8.0 * (FRAME + framing).0 as f64);
     let others = options.manner.others().map_err(refused)?;
     let core = others.first().copied().filter(|_| options.manner.core.is_some());
-    let flood =
-        Flood { rate: frame_rate, len: FRAME.0 as usize, lasts: LASTS, hostile: false, core };
+    let flood = Flood {
+        rate: frame_rate,
+        len: FRAME.0 as usize,
+        lasts: LASTS,
+        hostile: false,
+        core,
+        ..Flood::default()
+    };
     experiment.duration = Duration::from_secs_f64(LASTS) + SETTLES + delay;
     let options = Options { flood: Some(flood), programs: Vec::new(), ..options.clone() };
     let Report { ledger, measured, .. } = run(&experiment, &options, library, control)?;

@@ -116,6 +116,11 @@ pub trait Port: Send {
     /// Whether frames have arrived, where that can be seen without a system call; else `true`, to try.
     fn ready(&mut self) -> bool;
 
+    /// How many frames have arrived, or whether any has, where the port cannot say.
+    fn waiting(&mut self) -> usize {
+        usize::from(self.ready())
+    }
+
     /// Hands at most `most` frames to `frame`, oldest first; returns how many it took from the
     /// kernel, good or bad.
     ///

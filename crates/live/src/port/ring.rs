@@ -115,6 +115,12 @@ impl Ring {
         }
         self.theirs.wrapping_sub(self.mine) as usize
     }
+    /// The same, with what has come since.
+    #[inline]
+    pub(crate) fn arrived(&mut self) -> usize {
+        self.theirs = self.memory.acquire(self.producer);
+        self.theirs.wrapping_sub(self.mine) as usize
+    }
     /// Takes an entry that is [`Ring::there`]: where a frame is, and, if the ring says so, its length.
     #[inline]
     pub(crate) fn take(&mut self) -> (u64, u32) {

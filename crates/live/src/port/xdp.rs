@@ -77,6 +77,10 @@ impl Port for Xdp {
         self.rings.receive.has_more()
     }
 
+    fn waiting(&mut self) -> usize {
+        self.rings.receive.arrived()
+    }
+
     fn receive(
         &mut self,
         most: usize,
