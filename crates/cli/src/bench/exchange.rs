@@ -32,19 +32,19 @@ fn lasts(setting: &Setting<'_>) -> Duration {
     Duration::from_millis(if setting.quick { 200 } else { 1500 })
 }
 
-/// Where it was measured, and whether others disturbed it.
-fn place(hosts: &Hosts) -> Result<String, Complaint> {
+/// Two hosts, where they are, and whether others disturb them; that is looked for before anything of ours runs.
+fn open() -> Result<(Hosts, String), Complaint> {
+    let busy = if load::others(LOOK)?.is_busy() { "; BUSY machine" } else { "" };
+    let hosts = Hosts::open(false)?;
     let between = match hosts.isolation() {
         Isolation::Loopback => "over loopback",
         _ => "between namespaces",
     };
-    let busy = if load::others(LOOK)?.is_busy() { "; BUSY machine" } else { "" };
-    Ok(format!("{between}{busy}"))
+    Ok((hosts, format!("{between}{busy}")))
 }
 
 fn transactions(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
-    let mut hosts = Hosts::open(false)?;
-    let place = place(&hosts)?;
+    let (mut hosts, place) = open()?;
     let (owner, device) = hosts.transactions(WINDOW, LEN, lasts(setting))?;
     let note = format!(
         "{WINDOW} at a time, {LEN} B each way, p99 {:.0} us, {} sent again, {} executed; {place}",
@@ -59,8 +59,7 @@ fn transactions(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
 }
 
 fn round_trip(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
-    let mut hosts = Hosts::open(false)?;
-    let place = place(&hosts)?;
+    let (mut hosts, place) = open()?;
     let (owner, _) = hosts.transactions(1, LEN, lasts(setting))?;
     let note = format!("median of one at a time, p99 {:.0} us; {place}", owner.p99 * 1e6);
     let mut result =
@@ -70,8 +69,7 @@ fn round_trip(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
 }
 
 fn connections(setting: &Setting<'_>, closes: Closes) -> Result<Measurement, Complaint> {
-    let mut hosts = Hosts::open(false)?;
-    let place = place(&hosts)?;
+    let (mut hosts, place) = open()?;
     let (clients, server) = hosts.connections(closes, lasts(setting))?;
     let (name, who) = match closes {
         Closes::Server => ("server", "the server closes first"),
