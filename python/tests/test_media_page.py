@@ -20,6 +20,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
 from lastmeter.media import Index, programs, web
+from patience import eventually
 
 PATIENCE_MS = 60_000
 
@@ -87,7 +88,8 @@ def test_clips_are_found_and_played_by_keyboard(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("#stage")).to_be_visible()
     expect(page.locator("#title")).to_contain_text("somebody")
-    page.wait_for_function("document.querySelector('#film').readyState >= 1", timeout=PATIENCE_MS)
+    film = page.locator("#film")
+    eventually(lambda: film.evaluate("film => film.readyState") >= 1, "the film can be played")
 
 
 def test_only_what_the_index_names_is_served(address: str) -> None:

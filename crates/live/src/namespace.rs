@@ -13,6 +13,7 @@ use crate::error::{Doing, Error, Result};
 use crate::link::{self, Offloads};
 use crate::sample::{Prepared, Sampler};
 use crate::worker::{Request, Worker};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -53,6 +54,15 @@ pub(crate) enum Enter {
     NetworkOnly,
     /// The network namespace of this process, and its user namespace if `user`.
     Join { pid: u32, user: bool },
+}
+
+/// Shows this process the interfaces of its network namespace in `/sys`, by a mount that nobody else sees. Needs root.
+pub(crate) fn see_interfaces() -> Result<()> {
+    let what = "seeing the interfaces";
+    crate::sys::unshare(UnshareFlags::NEWNS).doing(what)?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).doing(what)?;
+    mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None).doing(what)
 }
 
 /// Runs in a worker, which has one thread, as the kernel requires.

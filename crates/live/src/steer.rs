@@ -19,7 +19,7 @@ pub(crate) fn steer(pid: u32, interface: &str, cores: &[usize]) -> Result<()> {
     let namespace = File::open(&path).doing(|| format!("opening {path}"))?;
     let what = || format!("entering the network of process {pid}");
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).doing(what)?;
-    crate::receive::see()?;
+    crate::namespace::see_interfaces()?;
     let path = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
     fs::write(&path, mask(cores)).doing(|| format!("writing {path}"))
 }

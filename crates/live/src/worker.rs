@@ -253,7 +253,7 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
             return link::count(&interface, count).map(Reply::Count);
         }
         Request::Flood(flood) => return crate::flood::run(&flood).map(Reply::Flooded),
-        Request::SeeInterfaces => crate::receive::see()?,
+        Request::SeeInterfaces => crate::namespace::see_interfaces()?,
         Request::Mac { interface } => return crate::receive::mac(&interface).map(Reply::Mac),
         Request::Knobs { interface, kernel, core, first } => {
             crate::receive::set(&interface, &kernel, core, first)?;

@@ -135,11 +135,15 @@ def parser() -> argparse.ArgumentParser:
             )
         if name == "board":
             command.add_argument(
-                "--corners", help="of the board, clockwise from top left: 8 numbers with commas"
+                "--corners",
+                type=_numbers(8),
+                help="of the board, clockwise from top left: 8 numbers with commas",
             )
             command.add_argument("--pdf", type=Path, help="write the pages into this file")
         if name == "sport":
-            command.add_argument("--region", help="of the scoreboard: x,y,width,height")
+            command.add_argument(
+                "--region", type=_numbers(4), help="of the scoreboard: x,y,width,height"
+            )
     browse = add("browse", _browse, "a page of the clips in a folder", "browse clips")
     browse.add_argument("folder", type=Path, nargs="?", default=Path("clips"))
     browse.add_argument("--port", type=int, default=0)
@@ -274,7 +278,7 @@ def _watch(options: argparse.Namespace, index: Index) -> programs.Watched:
                 keep=int(options.keep),
             )
         case "board":
-            numbers = _numbers(options.corners, 8, "--corners") if options.corners else None
+            numbers = options.corners
             corners = (
                 None if numbers is None else list(zip(numbers[::2], numbers[1::2], strict=True))
             )
@@ -293,7 +297,7 @@ def _watch(options: argparse.Namespace, index: Index) -> programs.Watched:
                 options.film, index, captions=options.captions, folder=options.out
             )
         case _:
-            region = _numbers(options.region, 4, "--region") if options.region else None
+            region = options.region
             place = (
                 None
                 if region is None
@@ -302,14 +306,21 @@ def _watch(options: argparse.Namespace, index: Index) -> programs.Watched:
             return programs.sport(options.film, index, region=place, folder=options.out)
 
 
-def _numbers(text: str, count: int, option: str) -> list[float]:
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if len(found) != count:
-        raise programs.ProgramError(f"{option} `{text}`: {count} numbers with commas between them")
-    return found
+def _numbers(count: int) -> Callable[[str], list[float]]:
+    """Reads so many numbers of an option."""
+
+    def read(text: str) -> list[float]:
+        try:
+            found = [float(part) for part in text.split(",")]
+        except ValueError:
+            found = []
+        if len(found) != count:
+            raise argparse.ArgumentTypeError(
+                f"`{text}` is not {count} numbers with commas between them"
+            )
+        return found
+
+    return read
 
 
 def _clip(clip: Clip) -> dict[str, Any]:

@@ -51,6 +51,7 @@ Examples:
   lastmeter bench router          a router beside the kernel (needs root and `make devices`)
   lastmeter bench receive --out receive.html
                                   ways to receive under load, here and in the model (needs root)
+  lastmeter bench dtp             transactions with a device over UDP; `time-wait` is about closed connections
   lastmeter bench engine/fat-tree --size 32
                                   what memory 8192 hosts take
   lastmeter bench lookup/engines --out engines.html
@@ -204,14 +205,18 @@ fn show(common: &Common, result: &Measurement) {
         output::print(&serde_json::to_string(result).unwrap_or_default());
         return;
     }
+    // What is measured on a live machine has no result that could be repeated.
+    let hash = match result.hash.as_str() {
+        "" => String::new(),
+        hash => format!(" (hash {hash})"),
+    };
     output::print(&format!(
-        "{:<18} {:<26}{}\n{:18} {} (hash {})",
+        "{:<18} {:<26}{}\n{:18} {}{hash}",
         result.bench,
         quantity(result.value, &result.unit),
         beside(result),
         "",
         result.note,
-        result.hash
     ));
 }
 

@@ -21,7 +21,6 @@ const HEADER_MAX: usize = 4096;
 const BODY: usize = 1024;
 /// Of one read or write.
 const PATIENCE: Duration = Duration::from_secs(2);
-
 /// For the first connection.
 const FIRST: Duration = Duration::from_secs(6);
 
@@ -51,21 +50,36 @@ fn time_wait() -> u64 {
     words.next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Runs `work` in some threads until the time is over; returns what was done and what failed.
-fn together(lasts: Duration, work: impl Fn(u64) -> (u64, u64) + Sync) -> Result<(u64, u64, f64)> {
+/// Makes connections in some threads until the time is over. `connection` says whether one succeeded, or that there
+/// was none.
+fn together(lasts: Duration, connection: impl Fn() -> Option<bool> + Sync) -> Result<Exchanged> {
     let from = nanoseconds();
     let until = from + lasts.as_nanos() as u64;
-    let counts: Vec<Option<(u64, u64)>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| work(until))).collect();
+    let count = || {
+        let (mut done, mut failed) = (0, 0);
+        while nanoseconds() < until {
+            match connection() {
+                Some(true) => done += 1,
+                Some(false) => failed += 1,
+                None => {}
+            }
+        }
+        (done, failed)
+    };
+    let counts: Option<Vec<(u64, u64)>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(count)).collect();
         threads.into_iter().map(|thread| thread.join().ok()).collect()
-    });
-    let lasted = (nanoseconds() - from) as f64 / 1e9;
-    let sum = counts.into_iter().try_fold((0, 0), |(done, failed), counts| {
-        counts.map(|(more, again)| (done + more, failed + again))
     });
     let ended =
         || Error::Worker { doing: "exchange".to_owned(), found: "a thread ended".to_owned() };
-    sum.map(|(done, failed)| (done, failed, lasted)).ok_or_else(ended)
+    let counts = counts.ok_or_else(ended)?;
+    Ok(Exchanged {
+        done: counts.iter().map(|(done, _)| done).sum(),
+        again: counts.iter().map(|(_, failed)| failed).sum(),
+        lasted: (nanoseconds() - from) as f64 / 1e9,
+        time_wait: time_wait(),
+        ..Exchanged::default()
+    })
 }
 
 /// Reads up to and including the empty line; returns how many bytes came after it.
@@ -130,19 +144,7 @@ pub(super) fn server(
             break;
         }
     }
-    let (done, again, lasted) = together(lasts, |until| {
-        let (mut done, mut failed) = (0, 0);
-        while nanoseconds() < until {
-            let Some(stream) = accept() else { continue };
-            match answer(stream, closes, &response) {
-                Some(()) => done += 1,
-                None => failed += 1,
-            }
-        }
-        (done, failed)
-    })?;
-    let time_wait = time_wait();
-    Ok(Exchanged { done, again, lasted, time_wait, ..Exchanged::default() })
+    together(lasts, || accept().map(|stream| answer(stream, closes, &response).is_some()))
 }
 
 /// One request on a connection of its own.
@@ -174,16 +176,5 @@ pub(super) fn client(
 ) -> Result<Exchanged> {
     let until = nanoseconds() + FIRST.as_nanos() as u64;
     while ask(address, port, closes).is_none() && nanoseconds() < until {}
-    let (done, again, lasted) = together(lasts, |until| {
-        let (mut done, mut failed) = (0, 0);
-        while nanoseconds() < until {
-            match ask(address, port, closes) {
-                Some(()) => done += 1,
-                None => failed += 1,
-            }
-        }
-        (done, failed)
-    })?;
-    let time_wait = time_wait();
-    Ok(Exchanged { done, again, lasted, time_wait, ..Exchanged::default() })
+    together(lasts, || Some(ask(address, port, closes).is_some()))
 }

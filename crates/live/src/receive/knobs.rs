@@ -1,11 +1,9 @@
 //! Settings of the kernel's reception, by interface: where its softirq runs, what it merges and defers.
 
-use crate::cores;
 use crate::error::{Doing, Error, Result};
 use crate::link::Offloads;
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, UnshareFlags, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::fs;
 
@@ -48,15 +46,6 @@ impl Kernel {
         let threaded = self.softirq == Softirq::Threaded;
         threaded || self.merged || self.deferred.is_some() || self.busy.is_some()
     }
-}
-
-/// Shows this process the interfaces of its network namespace, in a mount that nobody else sees. Needs root.
-pub(crate) fn see() -> Result<()> {
-    let what = "seeing the interfaces";
-    crate::sys::unshare(UnshareFlags::NEWNS).doing(what)?;
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).doing(what)?;
-    mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None).doing(what)
 }
 
 fn path(interface: &str, file: &str) -> String {
@@ -128,9 +117,4 @@ fn threads(interface: &str) -> Result<Vec<Pid>> {
         return Err(Error::Worker { doing, found: "there is none".to_owned() });
     }
     Ok(found)
-}
-
-/// Keeps a socket's receiver on its core.
-pub(super) fn pin(core: usize) -> Result<()> {
-    cores::pin(Some(core))
 }

@@ -295,6 +295,6 @@ pub fn wait<'a>(ports: impl Iterator<Item = BorrowedFd<'a>>, lasts: Duration) ->
     }
 }
 
-pub(crate) use knobs::{mac, see, set};
+pub(crate) use knobs::{mac, set};
 pub(crate) use sink::take;
 pub(crate) use work::compete;

@@ -1,8 +1,9 @@
 //! A program on a UDP socket that does some work for each datagram.
 
 use super::work::{Work, window};
-use super::{Job, PAYLOAD, knobs};
+use super::{Job, PAYLOAD};
 use crate::channel;
+use crate::cores;
 use crate::counters::Counters;
 use crate::error::{Doing, Result};
 use crate::flood::{Stamp, nanoseconds};
@@ -131,7 +132,7 @@ fn used() -> Result<f64> {
 
 /// Runs in the receiver's helper; says when it listens.
 pub(crate) fn take(job: &Job, parent: &mut UnixStream) -> Result<Taken> {
-    knobs::pin(job.core)?;
+    cores::pin(Some(job.core))?;
     let what = "listening for datagrams";
     let socket = UdpSocket::bind((job.address, super::PORT)).doing(what)?;
     socket.set_read_timeout(Some(PATIENCE)).doing(what)?;

@@ -1,18 +1,19 @@
 //! `lastmeter bench receive`: throughput, latency and what is left of a core, by offered load and way to receive.
 //!
-//! Capacity is what the application's work alone would allow; loads are multiples of it. Rows: E-96 to E-106, E-120,
-//! E-131 and E-132 live; their models are `lastmeter repro livelock --modern`.
+//! Capacity is what the application's work alone would allow; loads are multiples of it. The models of these are
+//! `lastmeter repro livelock --modern`.
 //!
-//! Rows: E-96, E-99.
+//! Rows: E-96, E-99 to E-106, E-120, E-131, E-132.
 
 mod own;
 mod ways;
 
-use super::{Arguments, Measurement, quantity};
+use super::{Arguments, Measurement};
 use crate::{Common, Complaint, Ended, output, results};
 use indicatif::ProgressBar;
 use lastmeter_base::Duration;
 use lastmeter_host::receive::{Admission, Costs, Policy};
+use lastmeter_ledger::figures;
 use lastmeter_live::load;
 use lastmeter_live::port::Port;
 use lastmeter_live::receive::{self, Around, Load, Place, Taken, Work};
@@ -95,14 +96,15 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn loads(&self, load: f64, flows: &[u8]) -> Load {
+    /// What a source sends at a multiple of the capacity.
+    fn offer(load: f64, flows: &[u8]) -> Load {
         Load { rate: ways::periodic(load * capacity()), flows: flows.to_vec() }
     }
 
     /// A way at a load.
     fn at(&mut self, way: &Way, load: f64, flows: &[u8]) -> Result<Measured, Complaint> {
         self.bar.set_message(way.name);
-        let offered = self.loads(load, flows);
+        let offered = Self::offer(load, flows);
         let measured = match way.how {
             How::Kernel(kernel) => {
                 let (taken, around) = self.place.socket(&kernel, &offered, WORK, self.lasts)?;
@@ -144,11 +146,12 @@ impl Bench<'_> {
         let peak = all.iter().map(Measured::rate).fold(0.0, f64::max).max(1.0);
         for one in &all {
             let note = format!(
-                "{}; {} of {} packets/s, p99 {}, {:.0} % of the core left, {:.2} wakes a packet{}",
+                "{}; {:.0} of {:.0} packets/s, p99 {}, {:.0} % of the core left, {:.2} wakes a \
+                 packet{}",
                 way.what,
-                quantity(one.rate(), "processed").trim_end_matches(" processed"),
-                quantity(one.offered(), "offered").trim_end_matches(" offered"),
-                time(one.taken.p99),
+                one.rate(),
+                one.offered(),
+                figures::time(one.taken.p99),
                 100.0 * one.around.left,
                 one.point().interrupts,
                 self.busy,
@@ -199,7 +202,7 @@ impl Bench<'_> {
         let How::Own(policy, admission) = way.how else { return Ok(String::new()) };
         self.bar.set_message("two interfaces");
         let load = self.loads.last().copied().unwrap_or(1.0);
-        let offered = [self.loads(FIRST, &[0]), self.loads(load - FIRST, &[1])];
+        let offered = [Self::offer(FIRST, &[0]), Self::offer(load - FIRST, &[1])];
         let how = (0..offered.len()).map(|_| (policy(), admission.map(|new| new()))).collect();
         let (taken, around) = self.own(how, &offered)?;
         self.bar.inc(1);
@@ -208,9 +211,9 @@ impl Bench<'_> {
         let name = format!("receive/two/{}@{load}", way.name);
         let note = format!(
             "what the first of two interfaces gets, at {FIRST} of the capacity; the second {:.1} % \
-             of {} packets/s{}",
+             of {:.0} packets/s{}",
             100.0 * second,
-            quantity(around.offered(1), "offered").trim_end_matches(" offered"),
+            around.offered(1),
             self.busy,
         );
         self.add(Measurement::new(name, first, "share of offered", String::new(), note));
@@ -283,14 +286,6 @@ pub(super) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     Ok(Ended::Done)
 }
 
-fn time(seconds: f64) -> String {
-    match seconds {
-        s if s >= 1e-3 => format!("{:.1} ms", s * 1e3),
-        s if s > 0.0 => format!("{:.0} us", s * 1e6),
-        _ => "-".to_owned(),
-    }
-}
-
 /// The curves: throughput by load, latency, and what is left of the core.
 fn table(curves: &[(Way, Vec<Measured>)]) -> String {
     let mut text = format!(
@@ -309,7 +304,9 @@ fn table(curves: &[(Way, Vec<Measured>)]) -> String {
             all.iter().map(|one| format!("{:>6.2}", one.rate() / capacity())).collect();
         let half = all.iter().find(|one| one.load == 0.5);
         let (half, last) = (half.or(all.first()), all.last());
-        let p99 = |one: Option<&Measured>| one.map_or(String::new(), |one| time(one.taken.p99));
+        let p99 = |one: Option<&Measured>| {
+            one.map_or(String::new(), |one| figures::time_cell(one.taken.p99))
+        };
         let left =
             |one: Option<&Measured>| one.map_or(0.0, |one: &Measured| 100.0 * one.around.left);
         text += &format!(
