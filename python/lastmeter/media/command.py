@@ -122,6 +122,11 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument("--seconds", type=float, help="stop after so long")
         if name == "room":
             command.add_argument(
+                "--region",
+                type=_numbers(4),
+                help="of the pictures that is watched: x,y,width,height (default: all)",
+            )
+            command.add_argument(
                 "--pace",
                 type=float,
                 default=0.0,
@@ -194,7 +199,10 @@ def parser() -> argparse.ArgumentParser:
         help="default %(default)s; constants were chosen on 1 to 3",
     )
     cost = add(
-        "cost", _cost, "what each module takes for a frame, beside Table 9", "cost --frames 500"
+        "cost",
+        _cost,
+        "what each module takes for a frame, and programs' rates, beside Tables 8 and 9",
+        "cost --frames 500",
     )
     cost.add_argument("--frames", type=int, default=200)
     precise = add(
@@ -276,6 +284,7 @@ def _watch(options: argparse.Namespace, index: Index) -> programs.Watched:
                 pace=options.pace,
                 seconds=options.seconds,
                 keep=int(options.keep),
+                region=_region(options.region),
             )
         case "board":
             numbers = options.corners
@@ -297,13 +306,16 @@ def _watch(options: argparse.Namespace, index: Index) -> programs.Watched:
                 options.film, index, captions=options.captions, folder=options.out
             )
         case _:
-            region = options.region
-            place = (
-                None
-                if region is None
-                else (int(region[0]), int(region[1]), int(region[2]), int(region[3]))
+            return programs.sport(
+                options.film, index, region=_region(options.region), folder=options.out
             )
-            return programs.sport(options.film, index, region=place, folder=options.out)
+
+
+def _region(numbers: list[float] | None) -> tuple[int, int, int, int] | None:
+    if numbers is None:
+        return None
+    x, y, width, height = map(int, numbers)
+    return x, y, width, height
 
 
 def _numbers(count: int) -> Callable[[str], list[float]]:
@@ -459,17 +471,35 @@ def _of(ones: list[score.Score]) -> tuple[float, float]:
 
 
 def _cost(options: argparse.Namespace) -> int:
-    if not options.json:
-        print(
-            f"{'module':<14} {'ms a frame':>10} {'frames/s':>10} {'Mpixel/s':>9}   published ms: DEC 3000/400, SPARC 10/512"
-        )
+    _say(
+        options,
+        f"{'module':<14} {'ms a frame':>10} {'frames/s':>9} {'Mpixel/s':>9} {'model ms':>9}   "
+        "published ms: DEC 3000/400, SPARC 10/512",
+    )
     for one in measure.costs(options.frames):
         if options.json:
-            print(json.dumps(one.to_dict()))
+            print(json.dumps(one.to_dict()), flush=True)
             continue
         published = ", ".join("-" if ms is None else f"{ms:g}" for ms in one.published) or "-"
+        model = "-" if one.model is None else f"{one.model * 1e3:.1f}"
         print(
-            f"{one.module:<14} {one.seconds * 1e3:>10.3f} {1 / one.seconds:>10.0f} {one.pixels / 1e6:>9.0f}   {published}"
+            f"{one.module:<14} {one.seconds * 1e3:>10.3f} {1 / one.seconds:>9.0f} {one.pixels / 1e6:>9.0f} "
+            f"{model:>9}   {published}",
+            flush=True,
+        )
+    _say(
+        options,
+        f"\n{'program':<8} {'size':>8} {'ms a frame':>11} {'frames/s of one core':>21} {'model':>6}   "
+        "published frames/s: DEC 3000/400",
+    )
+    for rate in measure.rates(options.frames):
+        if options.json:
+            print(json.dumps(rate.to_dict()), flush=True)
+            continue
+        print(
+            f"{rate.program:<8} {f'{rate.width}x{rate.height}':>8} {rate.seconds * 1e3:>11.3f} {1 / rate.seconds:>21.0f} "
+            f"{rate.model:>6.1f}   {rate.published:g}",
+            flush=True,
         )
     return 0
 

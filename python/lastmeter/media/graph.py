@@ -17,13 +17,16 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .dispatcher import Dispatcher
 from .payload import Payload, Visit, kind_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+T = TypeVar("T")
 
 #: Payloads that an input holds unless its module says otherwise.
 ROOM = 2
@@ -48,7 +51,8 @@ class Times:
     def enter(self, seconds: float) -> None:
         """Enters one."""
         self.total += seconds
-        self.worst = max(self.worst, seconds)
+        if seconds > self.worst:
+            self.worst = seconds
         if self.count % self._step == 0:
             self.sample.append(seconds)
             if len(self.sample) > SAMPLES:
@@ -75,8 +79,9 @@ class Times:
 
 @dataclass
 class Link:
-    """From an output to an input."""
+    """From an output of ``maker`` to an input of ``module``."""
 
+    maker: Module
     module: Module
     port: str
     room: int
@@ -112,8 +117,10 @@ class Module:
         self.dropped: Counter[str] = Counter()
         self.wait = Times()
         self.service = Times()
-        self.cpu = 0.0
         self._graph: Graph | None = None
+        self._now: Callable[[], float] = time.perf_counter
+        self._turn: Callable[[], None] = self._out_of_graph
+        self._awake = False
         self._inputs: dict[str, Link] = {}
         self._outputs: dict[str, list[Link]] = {name: [] for name in self.outputs}
         self._current: tuple[Payload | None, float, float] | None = None
@@ -149,12 +156,13 @@ class Module:
 
     def send(self, port: str, payload: Payload) -> None:
         """Hands a payload to all that the output feeds."""
-        now = self.dispatcher.now()
+        now = self._now()
         if self._current is not None:
             origin, wait, began = self._current
+            before = None
             if origin is not None:
-                payload.born = origin.born
-            payload.visits = Visit(self.name, wait, now - began, origin.visits if origin else None)
+                payload.born, before = origin.born, origin.visits
+            payload.visits = Visit(self.name, wait, now - began, before)
         self.sent[port] += 1
         for link in self._outputs[port]:
             link.waiting.append((now, payload))
@@ -166,7 +174,11 @@ class Module:
 
     def has_room(self) -> bool:
         """Whether all outputs take another payload."""
-        return not any(link.full for links in self._outputs.values() for link in links)
+        for links in self._outputs.values():
+            for link in links:
+                if len(link.waiting) >= link.room:
+                    return False
+        return True
 
     # What the graph calls.
 
@@ -177,47 +189,49 @@ class Module:
             return False
         entered, payload = link.waiting.popleft()
         self.graph.free(link)
-        began = self.dispatcher.now()
-        self.wait.enter(began - entered)
+        began = self._now()
+        waited = began - entered
+        self.wait.enter(waited)
         self.bytes += payload.size
-        with self.working(payload, began - entered):
+        self._current = (payload, waited, began)
+        try:
             self.process(link.port, payload)
+        finally:
+            self._current = None
+            self.service.enter(self._now() - began)
         self.handled += 1
         return True
 
-    def working(self, payload: Payload | None, waited: float) -> _Working:
-        """While it lasts, what is sent comes of ``payload``, and the time counts as the module's."""
-        return _Working(self, payload, waited)
+    def timed(self, call: Callable[[], T]) -> T:
+        """What ``call`` returns; its time counts as the module's, and what it sends comes of no payload."""
+        began = self._now()
+        self._current = (None, 0.0, began)
+        try:
+            return call()
+        finally:
+            self._current = None
+            self.service.enter(self._now() - began)
 
     def _next_input(self) -> Link | None:
-        waiting = [link for link in self._inputs.values() if link.waiting]
         # The earliest of the stream first, so that sound and captions keep beside the pictures.
-        return min(waiting, key=lambda link: link.waiting[0][1].time, default=None)
+        first = None
+        for link in self._inputs.values():
+            if link.waiting and (
+                first is None or link.waiting[0][1].time < first.waiting[0][1].time
+            ):
+                first = link
+        return first
+
+    def _out_of_graph(self) -> None:
+        raise GraphError(f"{self.name} is in no graph")
 
     @property
     def drained(self) -> bool:
         """Whether nothing more will come in."""
-        return all(link.ended and not link.waiting for link in self._inputs.values())
-
-
-class _Working:
-    """Times a call of a module."""
-
-    __slots__ = ("began", "cpu", "module", "payload", "waited")
-
-    def __init__(self, module: Module, payload: Payload | None, waited: float) -> None:
-        self.module, self.payload, self.waited = module, payload, waited
-
-    def __enter__(self) -> None:
-        self.cpu = time.thread_time()
-        self.began = self.module.dispatcher.now()
-        self.module._current = (self.payload, self.waited, self.began)
-
-    def __exit__(self, *_: object) -> None:
-        module = self.module
-        module._current = None
-        module.cpu += time.thread_time() - self.cpu
-        module.service.enter(module.dispatcher.now() - self.began)
+        for link in self._inputs.values():
+            if link.waiting or not link.ended:
+                return False
+        return True
 
 
 class Source(Module):
@@ -253,13 +267,11 @@ class Source(Module):
     def step(self) -> bool:
         if self._next is None or self.pace or not self.has_room():
             return False
-        self._emit(self.dispatcher.now())
+        self._emit(self._now())
         return True
 
     def _advance(self) -> None:
-        assert self._items is not None
-        with self.working(None, 0.0):
-            self._next = next(self._items, None)
+        self._next = self.timed(self._pull)
         if self._next is None:
             self._done = True
             self.graph.ended(self)
@@ -267,6 +279,10 @@ class Source(Module):
             self.dispatcher.timeout(self._due(self._next[1]), self._expire)
         else:
             self.graph.wake(self)
+
+    def _pull(self) -> tuple[str, Payload] | None:
+        assert self._items is not None
+        return next(self._items, None)
 
     def _due(self, payload: Payload) -> float:
         return self._began + payload.time / self.pace
@@ -286,9 +302,9 @@ class Source(Module):
         assert self._next is not None
         port, payload = self._next
         payload.born = born
-        now = self.dispatcher.now()
-        payload.visits = Visit(self.name, 0.0, now - born, None)
-        self.wait.enter(now - born)
+        held = self._now() - born
+        payload.visits = Visit(self.name, 0.0, held, None)
+        self.wait.enter(held)
         self.handled += 1
         self.bytes += payload.size
         self.send(port, payload)
@@ -333,7 +349,6 @@ class Graph:
         self.failed: BaseException | None = None
         self.began = 0.0
         self.ends = 0.0
-        self._awake: set[str] = set()
         self._finished: set[str] = set()
         self._waiting: dict[str, Any] = {}
 
@@ -347,6 +362,8 @@ class Graph:
             )
         module.name = name
         module._graph = self
+        module._now = self.dispatcher.clock.now
+        module._turn = partial(self._step, module)
         self.modules[name] = module
         return module
 
@@ -361,7 +378,7 @@ class Graph:
             )
         if into in taker._inputs:
             raise GraphError(f"`{taker.name}.{into}` is fed twice")
-        link = Link(taker, into, taker.room)
+        link = Link(maker, taker, into, taker.room)
         taker._inputs[into] = link
         maker._outputs[out].append(link)
         self.joints.append((f"{maker.name}.{out}", f"{taker.name}.{into}"))
@@ -416,12 +433,12 @@ class Graph:
 
     def wake(self, module: Module) -> None:
         """The module may have something to do."""
-        if module.name not in self._awake:
-            self._awake.add(module.name)
-            self.dispatcher.defer(lambda: self._turn(module))
+        if not module._awake:
+            module._awake = True
+            self.dispatcher.defer(module._turn)
 
-    def _turn(self, module: Module) -> None:
-        self._awake.discard(module.name)
+    def _step(self, module: Module) -> None:
+        module._awake = False
         if self.stopped:
             return
         if module.step():
@@ -430,12 +447,10 @@ class Graph:
 
     def free(self, link: Link) -> None:
         """An input has room again: whoever feeds it may go on."""
-        for module in self.modules.values():
-            if any(link in links for links in module._outputs.values()):
-                again = self._waiting.pop(module.name, None)
-                if again is not None:
-                    self.dispatcher.defer(again)
-                self.wake(module)
+        again = self._waiting.pop(link.maker.name, None)
+        if again is not None:
+            self.dispatcher.defer(again)
+        self.wake(link.maker)
 
     def when_free(self, module: Module, callback: Any) -> None:
         """Calls back when an output of the module has room again."""
@@ -450,33 +465,33 @@ class Graph:
                 self.wake(link.module)
 
     def _end_if_drained(self, module: Module) -> None:
-        if module.name in self._finished or not module.drained or isinstance(module, Source):
+        if isinstance(module, Source) or not module.drained or module.name in self._finished:
             return
-        with module.working(None, 0.0):
-            module.finish()
+        module.timed(module.finish)
         self.ended(module)
 
     def arrived(self, sink: Module, payload: Payload) -> None:
         """A sink calls this for each payload that has reached its end."""
-        path = self.paths.setdefault(sink.name, Path(sink.name))
+        path = self.paths.get(sink.name)
+        if path is None:
+            path = self.paths[sink.name] = Path(sink.name)
         path.packets += 1
         path.bytes += payload.size
-        now = self.dispatcher.now()
+        now = sink._now()
         path.latency.enter(now - payload.born)
-        visits = []
         visit = payload.visits
-        while visit is not None:
-            visits.append(visit)
-            visit = visit.before
         if sink._current is not None:
             _, wait, began = sink._current
-            visits.insert(0, Visit(sink.name, wait, now - began, None))
+            visit = Visit(sink.name, wait, now - began, visit)
         if not path.order:
-            path.order = [visit.module for visit in reversed(visits)]
-        for visit in visits:
-            wait_times, service_times = path.stages.setdefault(visit.module, (Times(), Times()))
-            wait_times.enter(visit.wait)
-            service_times.enter(visit.service)
+            path.order = visit.names() if visit else []
+        while visit is not None:
+            times = path.stages.get(visit.module)
+            if times is None:
+                times = path.stages[visit.module] = (Times(), Times())
+            times[0].enter(visit.wait)
+            times[1].enter(visit.service)
+            visit = visit.before
 
     def ledger(self) -> dict[str, Any]:
         """The account of the run, as ``lastmeter.ledger/2``."""

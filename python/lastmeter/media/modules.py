@@ -97,12 +97,10 @@ class Exercise(Filter):
 
 
 class Edge(Filter):
-    """Edges by Sobel's operator, both directions, white on black (A-76)."""
+    """Edges by Sobel's operator, both directions in one pass, white on black (A-76)."""
 
     def change(self, image: Image) -> Image:
-        plane = grey(image)
-        across = cv2.convertScaleAbs(cv2.Sobel(plane, cv2.CV_16S, 1, 0))
-        down = cv2.convertScaleAbs(cv2.Sobel(plane, cv2.CV_16S, 0, 1))
+        across, down = map(cv2.convertScaleAbs, cv2.spatialGradient(grey(image)))
         return np.asarray(cv2.addWeighted(across, 0.5, down, 0.5, 0), np.uint8)
 
 

@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, ClassVar
 
@@ -324,7 +325,8 @@ class BrowserSink(Module):
         self._server = ThreadingHTTPServer((self.host, self.port), Answer)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True, name=self.name).start()
+        serve = partial(self._server.serve_forever, poll_interval=0.05)
+        threading.Thread(target=serve, daemon=True, name=self.name).start()
 
     def process(self, port: str, payload: Payload) -> None:
         assert isinstance(payload, Frame)

@@ -6,7 +6,6 @@ data are handed on, never copied: a module that changes a picture makes a new on
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
@@ -19,7 +18,7 @@ Image: TypeAlias = NDArray[np.uint8]
 Samples: TypeAlias = NDArray[np.float32]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Visit:
     """A module that a payload passed: how long it waited there, and was worked on, in seconds."""
 
@@ -27,6 +26,15 @@ class Visit:
     wait: float
     service: float
     before: Visit | None
+
+    def names(self) -> list[str]:
+        """The modules that were passed, the first first."""
+        found = []
+        visit: Visit | None = self
+        while visit is not None:
+            found.append(visit.module)
+            visit = visit.before
+        return found[::-1]
 
 
 @dataclass(slots=True)
@@ -52,9 +60,12 @@ class Payload:
         >>> frame.derive(time=3.0).image is frame.image
         True
         """
-        other = copy(self)
-        for name, value in changed.items():
-            setattr(other, name, value)
+        kind = type(self)
+        other = object.__new__(kind)
+        for name in self.__dataclass_fields__:
+            setattr(other, name, changed.pop(name) if name in changed else getattr(self, name))
+        if changed:
+            raise TypeError(f"{kind.__name__} has no {', '.join(changed)}")
         return other
 
     @property

@@ -15,7 +15,7 @@ from .graph import Graph, Module
 from .index import Clip, Index, thumbnail_name
 from .network import BrowserSink, CameraSource, DiskFile, WindowSink
 from .payload import Event, Frame, Image, Payload, Sound
-from .room import RoomMonitor
+from .room import Activity, RoomMonitor
 from .scoreboard import Scoreboard
 from .shows import Puzzle, Rover
 from .spoken import Spoken, jokes, stories
@@ -106,8 +106,9 @@ def room(
     pace: float = 0.0,
     seconds: float | None = None,
     keep: int = 10_000_000_000,
+    region: tuple[int, int, int, int] | None = None,
 ) -> Watched:
-    """Room Monitor."""
+    """Room Monitor, of the whole picture or of a region: left, top, width, height."""
     graph = Graph(title=f"Room Monitor: {name}")
     film = index.film(name)
     index.forget(film, "room")
@@ -115,7 +116,10 @@ def room(
     storage = Component("Room Monitor", "storage")
     graph.add("camera", source(name, pace=pace, live=live))
     graph.add("capture", _Capture(capture))
-    monitor = graph.add("monitor", RoomMonitor(folder, index, film=name, keep=keep))
+    monitor = graph.add(
+        "monitor",
+        RoomMonitor(folder, index, film=name, keep=keep, activity=Activity(region=region)),
+    )
     graph.add("events", _Last())
     graph.join("camera.out", "capture")
     graph.join("capture.out", "monitor.in")

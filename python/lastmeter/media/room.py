@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .graph import Module
+from .graph import GraphError, Module
 from .index import Clip
 from .modules import grey
 from .payload import Event, Frame, Image, Payload
@@ -32,6 +32,21 @@ if TYPE_CHECKING:
 WIDTH = 160
 
 
+def part(image: Image, region: tuple[int, int, int, int] | None) -> Image:
+    """The region of a picture, without a copy; one that lies outside of it is an error that says so."""
+    if region is None:
+        return image
+    left, top, width, height = region
+    if min(left, top) < 0 or min(width, height) < 1:
+        raise GraphError(f"a region of {width}x{height} at {left},{top}: write left,top,width,height")
+    if left + width > image.shape[1] or top + height > image.shape[0]:
+        raise GraphError(
+            f"a region of {width}x{height} at {left},{top} is not inside pictures of "
+            f"{image.shape[1]}x{image.shape[0]}"
+        )
+    return image[top : top + height, left : left + width]
+
+
 class Activity(Module):
     """The share of the picture that differs from the room without people, as events ``activity``.
 
@@ -40,14 +55,21 @@ class Activity(Module):
     | ``contrast`` | grey levels | 14 | difference above which a pixel counts |
     | ``learn`` | s | 8 | time in which the room's picture follows a change |
     | ``settle`` | s | 40 | time after which what stands still becomes part of the room |
+    | ``region`` | pixels | the whole picture | left, top, width and height of what is watched |
     """
 
     inputs = {"in": Frame}
     outputs = {"out": Event}
 
-    def __init__(self, contrast: float = 14.0, learn: float = 8.0, settle: float = 40.0) -> None:
+    def __init__(
+        self,
+        contrast: float = 14.0,
+        learn: float = 8.0,
+        settle: float = 40.0,
+        region: tuple[int, int, int, int] | None = None,
+    ) -> None:
         super().__init__()
-        self.contrast, self.learn, self.settle = contrast, learn, settle
+        self.contrast, self.learn, self.settle, self.region = contrast, learn, settle, region
         self._room: NDArray[np.float32] | None = None
         self._before: Image | None = None
         self._still: NDArray[np.float32] | None = None
@@ -63,7 +85,7 @@ class Activity(Module):
 
     def measure(self, frame: Frame) -> float:
         """The share for the next picture."""
-        plane = grey(frame.image)
+        plane = grey(part(frame.image, self.region))
         height = max(1, plane.shape[0] * WIDTH // plane.shape[1])
         small = np.asarray(
             cv2.resize(plane, (WIDTH, height), interpolation=cv2.INTER_AREA), np.uint8
@@ -98,26 +120,30 @@ class Activity(Module):
 
 
 class Occupancy:
-    """Occupied or empty from activity: above ``on`` for ``confirm`` seconds, until below ``off`` for ``linger``."""
+    """Occupied or empty from activity: above ``on`` for ``confirm`` seconds, until below ``off`` for ``linger``.
+
+    ``since`` is when it became so: a change is known later than it was.
+    """
 
     def __init__(
         self, on: float = 0.006, off: float = 0.003, confirm: float = 0.2, linger: float = 0.6
     ) -> None:
         self.on, self.off, self.confirm, self.linger = on, off, confirm, linger
         self.occupied = False
-        self._since: float | None = None
-        self._quiet: float | None = None
+        self.since = 0.0
+        self._changing: float | None = None
 
     def update(self, at: float, share: float) -> bool:
         """Whether somebody is there at an instant with this activity."""
-        if not self.occupied:
-            self._since = (at if self._since is None else self._since) if share >= self.on else None
-            if self._since is not None and at - self._since >= self.confirm:
-                self.occupied, self._quiet = True, None
-        else:
-            self._quiet = (at if self._quiet is None else self._quiet) if share < self.off else None
-            if self._quiet is not None and at - self._quiet >= self.linger:
-                self.occupied, self._since = False, None
+        differs = share < self.off if self.occupied else share >= self.on
+        if not differs:
+            self._changing = None
+            return self.occupied
+        if self._changing is None:
+            self._changing = at
+        # Instants of pictures are rounded.
+        if at - self._changing >= (self.linger if self.occupied else self.confirm) - 1e-6:
+            self.occupied, self.since, self._changing = not self.occupied, self._changing, None
         return self.occupied
 
 
@@ -181,7 +207,7 @@ class RoomMonitor(Module):
             self._writer.abandon()
 
     def _begin(self, frame: Frame) -> None:
-        self._began = frame.time - self.occupancy.confirm
+        self._began = self.occupancy.since
         self._most = 0.0
         self.send("out", Event(frame.time, name="occupied"))
         if self.folder is None:
@@ -210,7 +236,7 @@ class RoomMonitor(Module):
     def _end(self, at: float) -> None:
         assert self._began is not None
         # The moment for which it lingered is not part of the visit.
-        end = max(self._began, at - self.occupancy.linger) if not self.occupancy.occupied else at
+        end = at if self.occupancy.occupied else self.occupancy.since
         self.spans.append((self._began, end))
         self.send("out", Event(at, name="empty", values={"since": self._began}))
         path = ""
