@@ -8,7 +8,9 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +25,7 @@ import lastmeter as lm
 from lastmeter.media import Graph, GraphError, Index, Lateness, Module, Source, Virtual, modules
 from lastmeter.media import captions as captions_of
 from lastmeter.media import command, files, films, measure, programs, score, shows, video
+from lastmeter.media.ahead import Ahead
 from lastmeter.media.dispatcher import Dispatcher
 from lastmeter.media.index import BadIndex
 from lastmeter.media.payload import Caption, Event, Frame, Image, Payload
@@ -132,6 +135,64 @@ def test_a_camera_drops_what_a_slow_module_cannot_take() -> None:
     assert numbers == sorted(numbers)
     words = graph.ledger()["verdict"]["words"]
     assert "m0" in words
+
+
+class Elsewhere(Ahead):
+    """Frames that a thread hands over once it is allowed to."""
+
+    outputs: ClassVar[dict[str, type[Payload]]] = {"out": Frame}
+
+    def __init__(self, frames: int) -> None:
+        super().__init__()
+        self.frames = frames
+        self.allowed, self.given = threading.Event(), threading.Event()
+
+    def items(self) -> Iterator[tuple[str, Payload]]:
+        assert self.allowed.wait(60)
+        for number in range(self.frames):
+            yield "out", Frame(number / 10, 0.1, image=np.zeros((2, 2), np.uint8), number=number)
+        self.given.set()
+
+
+class CameraElsewhere(Elsewhere):
+    live = True
+
+
+def test_the_dispatcher_does_not_wait_for_a_source_without_frames() -> None:
+    graph = Graph()
+    source = graph.add("source", Elsewhere(30))
+    end = graph.add("end", modules.Collect())
+    graph.join("source", "end")
+    # It is the dispatcher that allows the first frame: one that waited for it would wait for ever.
+    graph.dispatcher.timeout(graph.dispatcher.now() + 0.01, source.allowed.set)
+    graph.run()
+    graph.dispatcher.close()
+    assert [frame.number for frame in end.payloads] == list(range(30))
+
+
+def test_a_camera_elsewhere_drops_what_is_out_of_date() -> None:
+    graph = Graph()
+    source = graph.add("source", CameraElsewhere(50))
+
+    def slow(payload: Payload) -> None:
+        assert source.given.wait(60), "a camera waits for nobody"
+
+    graph.add("slow", modules.Call(slow))
+    graph.join("source", "slow")
+    source.allowed.set()
+    graph.run()
+    graph.dispatcher.close()
+    lost = source.dropped["out of date"]
+    assert lost >= 50 - 8 - 4 and source.dropped.total() + graph.modules["slow"].handled == 50
+
+
+def test_what_a_source_elsewhere_raises_ends_the_run() -> None:
+    graph = Graph()
+    graph.add("source", video.FileSource("nowhere.mp4"))
+    graph.add("end", modules.Discard())
+    graph.join("source.out", "end")
+    with pytest.raises(video.VideoError, match="nowhere.mp4"):
+        graph.run()
 
 
 def test_pictures_are_handed_on_not_copied() -> None:

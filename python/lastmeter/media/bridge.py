@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .graph import GraphError, Module, Source
+from .ahead import Ahead
+from .graph import GraphError, Module
 from .payload import Frame, Payload
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _end(process: subprocess.Popen[bytes] | None) -> None:
         process.wait()
 
 
-class PipelineSource(Source):
+class PipelineSource(Ahead):
     """Pictures that a pipeline makes, scaled to a size: ``videotestsrc num-buffers=30``."""
 
     outputs = {"out": Frame}
@@ -80,6 +81,9 @@ class PipelineSource(Source):
             number += 1
 
     def close(self) -> None:
+        if self._process is not None:
+            self._process.terminate()  # So that the thread's read returns.
+        super().close()
         _end(self._process)
 
 

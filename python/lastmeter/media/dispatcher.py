@@ -218,10 +218,10 @@ class Dispatcher:
             lambda future: self._give(lambda: done(future))
         )
 
-    def call(self, callback: Callable[[], object]) -> None:
-        """Calls back; may be used from any thread."""
+    def awaited(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """A function that any thread may call, once, to have ``callback`` called; :meth:`run` waits for it."""
         self._away += 1
-        self._give(callback)
+        return lambda: self._give(callback)
 
     def _give(self, callback: Callable[[], object]) -> None:
         self._returned.append(callback)

@@ -234,11 +234,15 @@ class Module:
         return True
 
 
+#: What a source has while the next payload is not there yet; it calls `_advance` again when it is.
+LATER: tuple[str, Payload] = ("", Payload(0.0))
+
+
 class Source(Module):
     """Something that payloads begin at; subclasses override :meth:`items`.
 
     ``pace`` is how fast the stream's time passes: 1 as on a clock, 2 twice as fast, 0 as fast as what follows
-    takes it. A ``live`` source does not wait for room: it drops, as a camera does.
+    takes it. A ``live`` source does not wait for room: it drops, as a camera does; without a pace it sends as they come.
     """
 
     live: ClassVar[bool] = False
@@ -265,18 +269,22 @@ class Source(Module):
         self._advance()
 
     def step(self) -> bool:
-        if self._next is None or self.pace or not self.has_room():
+        if self._next is None or self.pace or self.live or not self.has_room():
             return False
         self._emit(self._now())
         return True
 
     def _advance(self) -> None:
         self._next = self.timed(self._pull)
-        if self._next is None:
+        if self._next is LATER:
+            self._next = None
+        elif self._next is None:
             self._done = True
             self.graph.ended(self)
         elif self.pace:
             self.dispatcher.timeout(self._due(self._next[1]), self._expire)
+        elif self.live:
+            self.dispatcher.defer(self._expire)
         else:
             self.graph.wake(self)
 
@@ -291,7 +299,8 @@ class Source(Module):
         if self._next is None or self.graph.stopped:
             return
         if self.has_room():
-            self._emit(self._due(self._next[1]))
+            payload = self._next[1]
+            self._emit(self._due(payload) if self.pace else payload.born or self._now())
         elif self.live:
             self.drop("no room")
             self._advance()

@@ -6,6 +6,7 @@ The client's side of ``lastmeter disk`` and ``lastmeter display``, in a few line
 from __future__ import annotations
 
 import io
+import os
 import socket
 import struct
 import threading
@@ -22,6 +23,7 @@ from .payload import Frame, Image, Payload
 from .video import FileSource
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from typing_extensions import Buffer
@@ -278,12 +280,24 @@ class WindowSink(Module):
 
 
 class CameraSource(FileSource):
-    """A camera: an address (``rtsp://``, ``http://`` with MJPEG) or ``/dev/video0``. It does not wait for room (A-79)."""
+    """A camera: an address (``rtsp://``, ``http://`` with MJPEG) or ``/dev/video0``. It does not wait for room (A-79).
+
+    Its pictures belong to the time at which they come: what cameras say of it differs. A file plays as a camera would.
+    """
 
     live: ClassVar[bool] = True
 
     def __init__(self, name: str | Path, *, colour: bool = True) -> None:
-        super().__init__(name, pace=1.0, colour=colour)
+        super().__init__(name, pace=1.0 if os.path.isfile(name) else 0.0, colour=colour)
+
+    def items(self) -> Iterator[tuple[str, Payload]]:
+        first: float | None = None
+        for port, payload in super().items():
+            if not self.pace:
+                now = time.monotonic()
+                first = now if first is None else first
+                payload.time = now - first
+            yield port, payload
 
 
 class BrowserSink(Module):

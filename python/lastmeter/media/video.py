@@ -6,8 +6,6 @@ A film is decoded ahead of its time by a thread of its own, so that the dispatch
 from __future__ import annotations
 
 import os
-import queue
-import threading
 from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -15,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 import av
 import numpy as np
 
-from .graph import GraphError, Module, Source
+from .ahead import Ahead
+from .graph import GraphError, Module
 from .payload import Caption, Frame, Payload, Sound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: Payloads decoded ahead.
-AHEAD = 8
 #: Seconds without data after which a network source ends.
 SILENCE = 10.0
 
@@ -40,11 +37,11 @@ def open_film(name: str | Path | Any) -> Any:
         raise VideoError(f"cannot read `{name}`: {error}") from error
 
 
-class FileSource(Source):
+class FileSource(Ahead):
     """A film: its pictures, and where they exist its sound and captions (A-78).
 
     ``name`` is a path, an address or a file object, such as a region of a network disk
-    (:class:`lastmeter.media.disk.DiskFile`).
+    (:class:`lastmeter.media.network.DiskFile`).
     """
 
     outputs = {"out": Frame, "sound": Sound, "captions": Caption}
@@ -60,49 +57,13 @@ class FileSource(Source):
     ) -> None:
         super().__init__(pace)
         self.source, self.colour, self.from_time, self.to_time = name, colour, begin, end
-        self._ahead: queue.Queue[tuple[str, Payload] | BaseException | None] = queue.Queue(AHEAD)
-        self._thread: threading.Thread | None = None
-        self._closing = threading.Event()
-
-    def begin(self) -> None:
-        self._thread = threading.Thread(
-            target=self._decode, name=f"decode {self.name}", daemon=True
-        )
-        self._thread.start()
 
     def items(self) -> Iterator[tuple[str, Payload]]:
-        while True:
-            found = self._ahead.get()
-            if found is None:
-                return
-            if isinstance(found, BaseException):
-                raise VideoError(f"`{self.source}` broke off: {found}") from found
-            yield found
-
-    def close(self) -> None:
-        self._closing.set()
-        with suppress(queue.Empty):
-            while True:
-                self._ahead.get_nowait()
-        if self._thread is not None:
-            self._thread.join(timeout=SILENCE)
-
-    def _decode(self) -> None:
         try:
             with open_film(self.source) as film:
-                for item in decode(film, self.colour, self.from_time, self.to_time):
-                    if not self._put(item):
-                        return
-            self._put(None)
-        except (av.FFmpegError, OSError, ValueError) as error:
-            self._put(error)
-
-    def _put(self, item: tuple[str, Payload] | BaseException | None) -> bool:
-        while not self._closing.is_set():
-            with suppress(queue.Full):
-                self._ahead.put(item, timeout=0.1)
-                return True
-        return False
+                yield from decode(film, self.colour, self.from_time, self.to_time)
+        except (av.FFmpegError, OSError) as error:
+            raise VideoError(f"`{self.source}` broke off: {error}") from error
 
 
 def decode(
