@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -602,7 +603,32 @@ def test_pictures_pass_by_the_host_of_a_desk_area_network(monkeypatch: pytest.Mo
     assert found["host"] < 100_000 < found["bytes"]["display"]["rx"], found
     assert answers["stranger"]["size"] == [320, 240] and answers["stranger"]["own"] == 0, found
     assert answers["stranger"]["beyond"] != 0, "nothing outside of the region"
-    assert "owner" in answers["theft"]["error"]
+    assert answers["camera"] == {"device": "camera", "width": 320, "height": 240, "receivers": 0}
+    assert "owner" in answers["theft"]["error"], "the display shows what its owner says"
+    assert "nobody has this token" in answers["camera to stranger"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[" * 30_000, "not a line of JSON"),
+        ("\xff", "not a line of JSON"),
+        ("[1]", "no object"),
+        ('{"do": "stream"}', "only the owner"),
+        ('{"do": "stream", "owner": "\\u00fc"}', "only the owner"),
+        ('{"do": "stream", "owner": "mine", "from": "file:///etc/passwd"}', "http:// address"),
+        ('{"do": "stream", "owner": "mine", "from": "http://x", "seconds": []}', "seconds: a number"),
+        ('{"do": "stream", "owner": "mine", "from": "http://x", "seconds": 1e9}', "seconds: a number"),
+    ],
+)
+def test_a_receiver_answers_whatever_it_is_asked(line: str, says: str) -> None:
+    from lastmeter.media.desk import Receiver
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(line.encode("latin-1") + b"\n")
+        Receiver("mine", "127.0.0.1:1")._converse(theirs)
+        assert says in json.loads(ours.recv(65536))["error"]
 
 
 def test_events_of_keyframes_are_at_cuts() -> None:

@@ -1,11 +1,13 @@
 """A desk-area network on this machine: camera, disk, display and host, each with a network stack of its own (A-07 to A-09).
 
     camera --+           +-- display        pictures go from device to device;
-             +-- switch --+                 the host only says where to
+             +-- switch --+                 the host only says where from
     disk ----+           +-- host
 
-Each device is a network namespace behind a software switch. The host lists the devices (one API for all: a line of
-JSON asked, one answered), opens streams between them, and lends a part of the display to a stranger. The counters of its interface
+Each device is a network namespace behind a software switch. Camera, disk and display are those of ``lastmeter``. The
+camera sends to whoever asks with a token, so a disk or display needs something beside it that asks: a
+:class:`Receiver`. The host asks all what they are (the camera by its own protocol, receivers by a line of JSON), tells
+receivers which camera to show or store, and lends a part of the display to a stranger. The counters of its interface
 show that no picture passed through it. Needs root, iproute2 and ``lastmeterd``.
 
 Rows: A-07, A-08, A-09, A-16, N-01.
@@ -29,14 +31,21 @@ from typing import TYPE_CHECKING, Any
 
 from . import modules
 from .graph import Graph, GraphError, Module
-from .network import DiskFile, WindowSink, wait_for_port
+from .network import CameraSource, DeviceError, DiskFile, WindowSink, diagnose, wait_for_port
 from .payload import Coded, Payload
+from .video import VideoError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Where devices take commands.
+#: Where receivers take commands.
 CONTROL = 5890
+#: Where the camera's viewers and its own protocol are.
+VIEWERS, RECEIVERS = 8554, 8555
+#: Seconds of a stream at the most.
+STREAM_MAX = 60
+#: Pictures a second that are asked of the camera.
+RATE = 15
 #: Bytes of one command or answer.
 LINE_MAX = 65536
 #: The devices, and the last part of their addresses in 10.78.0.0/24.
@@ -78,12 +87,15 @@ class Store(Module):
             self.disk.close()
 
 
-class Camera:
-    """The camera as a device: it says what it is, and sends pictures where it is told, to displays and disks."""
+class Receiver:
+    """Beside a display or disk: takes a camera's pictures when its owner says so, and shows or stores them.
 
-    def __init__(self, token: str, rate: float = 15.0) -> None:
-        self.token, self.rate = token, rate
-        self.sent = 0
+    ``to`` is where the device takes pictures: ``host:port`` and its ``token``, or ``nbd://host:port/token``.
+    """
+
+    def __init__(self, owner: str, to: str, token: str = "") -> None:
+        self.owner, self.to, self.token = owner, to, token
+        self.kind = "disk" if to.startswith("nbd://") else "display"
 
     def serve(self, host: str, port: int = CONTROL) -> None:
         """Takes commands, one connection after another, until the process is ended."""
@@ -100,40 +112,39 @@ class Camera:
             try:
                 asked = json.loads(line)
                 answer = self.command(asked) if isinstance(asked, dict) else {"error": "no object"}
-            except ValueError:
+            except (ValueError, RecursionError):
                 answer = {"error": "not a line of JSON"}
             file.write(json.dumps(answer).encode() + b"\n")
             file.flush()
 
     def command(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """``describe``, or ``stream`` with ``to``, ``token``, ``seconds``."""
+        """``describe``, or ``stream`` with ``from``, a camera's address, and ``seconds``."""
         if asked.get("do") == "describe":
-            return {"device": "camera", "streams": ["display", "disk"], "rate": self.rate}
-        if not secrets.compare_digest(str(asked.get("owner", "")), self.token):
+            return {"device": self.kind, "streams": ["camera"]}
+        if not secrets.compare_digest(str(asked.get("owner")).encode(), self.owner.encode()):
             return {"error": "only the owner may open streams"}
-        if asked.get("do") != "stream" or asked.get("kind") not in ("display", "disk"):
-            return {"error": "write describe, or stream with kind display or disk"}
-        seconds = min(float(asked.get("seconds", 2)), 60.0)
+        camera = str(asked.get("from", ""))
+        if asked.get("do") != "stream" or not camera.startswith("http://"):
+            return {"error": "write describe, or stream with the http:// address of a camera"}
+        seconds = asked.get("seconds", 2)
+        if not isinstance(seconds, int | float) or not 0 < seconds <= STREAM_MAX:
+            return {"error": f"seconds: a number up to {STREAM_MAX}"}
         try:
-            return self._stream(asked, seconds)
-        except (OSError, GraphError) as error:
+            return self._stream(camera, float(seconds))
+        except (OSError, GraphError, VideoError) as error:
             return {"error": str(error)}
 
-    def _stream(self, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-        graph = Graph(title=f"camera to {asked['kind']}")
-        graph.add("camera", modules.Pattern(width=320, height=240, rate=self.rate, pace=1.0))
+    def _stream(self, camera: str, seconds: float) -> dict[str, Any]:
+        graph = Graph(title=f"camera to {self.kind}")
+        graph.add("camera", CameraSource(camera))
         end: Module
-        if asked["kind"] == "display":
-            place = (int(asked.get("x", 0)), int(asked.get("y", 0)))
-            end = graph.add(
-                "window",
-                WindowSink(asked["to"], str(asked.get("token", "")), x=place[0], y=place[1]),
-            )
-            graph.join("camera", "window")
+        if self.kind == "display":
+            end = graph.add("window", WindowSink(self.to, self.token))
+            graph.join("camera.out", "window")
         else:
             graph.add("jpeg", modules.JpegEncode())
-            end = graph.add("store", Store(asked["to"]))
-            graph.join("camera", "jpeg")
+            end = graph.add("store", Store(self.to))
+            graph.join("camera.out", "jpeg")
             graph.join("jpeg", "store")
         graph.run(seconds)
         path = graph.paths.get(end.name)
@@ -258,12 +269,23 @@ def _remove(desk: Desk) -> None:
         subprocess.run(["ip", "netns", "del", desk.space(name)], capture_output=True)
 
 
+_CAMERA = """\
+name = "desk"
+source = "pattern"
+size = "320x240"
+rate = 30
+listen = "10.78.0.1:8554"
+receivers = "10.78.0.1:8555"
+[clients.owner]
+token = "{owner}"
+"""
+
 _DISK = """\
 memory = true
 size = "32 MiB"
 listen = "10.78.0.2:10809"
 [clients.camera]
-token = "{camera}"
+token = "{disk}"
 """
 
 _DISPLAY = """\
@@ -285,22 +307,27 @@ def demonstrate(seconds: float = 2.0, said: Callable[[str], object] = print) -> 
     why = missing()
     if why is not None:
         raise GraphError(why)
-    keys = {name: secrets.token_hex(12) for name in ("owner", "guest", "camera")}
+    keys = {name: secrets.token_hex(12) for name in ("owner", "guest", "disk")}
     with network() as desk:
         _start(desk, keys)
         return _streams(desk, keys, seconds, said)
 
 
 def _start(desk: Desk, keys: dict[str, str]) -> None:
-    for name, text in (("disk", _DISK), ("display", _DISPLAY)):
+    for name, text in (("camera", _CAMERA), ("disk", _DISK), ("display", _DISPLAY)):
         path = desk.folder / f"{name}.toml"
         path.write_text(text.format(**keys), encoding="utf-8")
         desk.run(name, desk.daemon, name, "run", str(path), stdout=subprocess.DEVNULL)
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}\n"
-        f"from lastmeter.media.desk import Camera; Camera({keys['owner']!r}).serve({device('camera')!r})"
-    )
-    desk.run("camera", sys.executable, "-c", code)
+    beside = {
+        "display": (f"{device('display')}:5899", keys["owner"]),
+        "disk": (f"nbd://{device('disk')}/{keys['disk']}", ""),
+    }
+    for name, (to, token) in beside.items():
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}\nfrom lastmeter.media.desk import Receiver; "
+            f"Receiver({keys['owner']!r}, {to!r}, {token!r}).serve({device(name)!r})"
+        )
+        desk.run(name, sys.executable, "-c", code)
 
 
 def _inside(desk: Desk, name: str, function: str, *values: Any) -> Any:
@@ -317,37 +344,36 @@ def _inside(desk: Desk, name: str, function: str, *values: Any) -> Any:
     return json.loads(done.stdout)
 
 
-def wait(ports: dict[str, int], seconds: float = 20.0) -> list[str]:
+def wait(ports: list[tuple[str, int]], seconds: float = 60.0) -> list[str]:
     """Waits for devices; the names of those that do not answer."""
-    return [name for name, port in ports.items() if not wait_for_port(device(name), port, seconds)]
+    return [name for name, port in ports if not wait_for_port(device(name), port, seconds)]
 
 
 def _streams(
     desk: Desk, keys: dict[str, str], seconds: float, said: Callable[[str], object]
 ) -> dict[str, Any]:
-    silent = _inside(desk, "host", "wait", {"camera": CONTROL, "disk": 10809, "display": 5899})
+    ports = [("camera", VIEWERS), ("disk", 10809), ("display", 5899)]
+    ports += [("disk", CONTROL), ("display", CONTROL)]
+    silent = _inside(desk, "host", "wait", ports)
     if silent:
         raise GraphError(f"{', '.join(silent)} did not start")
     before = {name: desk.counters(name) for name in PLACES}
-    camera = device("camera")
-    found = {"camera": _inside(desk, "host", "ask", camera, {"do": "describe"})}
+    found = {"camera": _inside(desk, "host", "describe_camera", keys["owner"])}
     said(f"the camera says: {json.dumps(found['camera'])}")
+    camera = f"http://{device('camera')}:{VIEWERS}"
     order = {"do": "stream", "owner": keys["owner"], "seconds": seconds}
-    to_display = {
-        **order,
-        "kind": "display",
-        "to": f"{device('display')}:5899",
-        "token": keys["owner"],
-    }
-    found["to display"] = _inside(desk, "host", "ask", camera, to_display)
-    to_disk = {**order, "kind": "disk", "to": f"nbd://{device('disk')}/{keys['camera']}"}
-    found["to disk"] = _inside(desk, "host", "ask", camera, to_disk)
+    order["from"] = f"{camera}/{keys['owner']}/stream.mjpg?rate={RATE}"
+    for name in ("display", "disk"):
+        said(f"the {name} says: {json.dumps(_inside(desk, 'host', 'ask', device(name), _DESCRIBE))}")
+        found[f"to {name}"] = _inside(desk, "host", "ask", device(name), order)
     # Lent: the owner gives a stranger the key of one region of the display.
-    found["stranger"] = _inside(
-        desk, "stranger", "draw_as_stranger", f"{device('display')}:5899", keys["guest"]
-    )
-    stolen = {**order, "owner": keys["guest"], "kind": "display", "to": f"{device('display')}:5899"}
-    found["theft"] = _inside(desk, "stranger", "ask", camera, stolen)
+    guest = keys["guest"]
+    place = f"{device('display')}:5899"
+    found["stranger"] = _inside(desk, "stranger", "draw_as_stranger", place, guest)
+    # With that key it gets no pictures of the camera, nor can it have them shown.
+    found["camera to stranger"] = _inside(desk, "stranger", "describe_camera", guest)
+    stolen = {**order, "owner": guest}
+    found["theft"] = _inside(desk, "stranger", "ask", device("display"), stolen)
     moved = {}
     for name in PLACES:
         now = desk.counters(name)
@@ -360,6 +386,17 @@ def _streams(
         f"{pictures} pictures went from device to device; {passed / 1e3:.1f} kB passed through the host"
     )
     return {"answers": found, "bytes": moved, "pictures": pictures, "host": passed}
+
+
+_DESCRIBE = {"do": "describe"}
+
+
+def describe_camera(token: str) -> dict[str, Any]:
+    """What the camera says to somebody with a token."""
+    try:
+        return diagnose(f"{device('camera')}:{RECEIVERS}", token)
+    except DeviceError as error:
+        return {"error": str(error)}
 
 
 def draw_as_stranger(place: str, token: str) -> dict[str, Any]:
@@ -375,4 +412,4 @@ def draw_as_stranger(place: str, token: str) -> dict[str, Any]:
     return {"size": [screen.width, screen.height], "own": own, "beyond": beyond}
 
 
-__all__ = ["Camera", "Desk", "ask", "demonstrate", "missing"]
+__all__ = ["Desk", "Receiver", "ask", "demonstrate", "missing"]

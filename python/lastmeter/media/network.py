@@ -300,6 +300,44 @@ class CameraSource(FileSource):
             yield port, payload
 
 
+#: What a camera may answer to a command, by its number.
+_ANSWERS = {3: "nobody has this token", 4: "no such picture", 5: "as many receivers as it can serve"}
+
+
+def diagnose(place: str, token: str, *, tries: int = 20) -> dict[str, int | str]:
+    """Asks a camera (``lastmeter camera``) over UDP how it is: its size, and how many receive from it.
+
+    Source of the layout: `crates/wire/src/camera`.
+    """
+    host, port = address(place, 8555)
+    family, _, _, _, to = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    word, cookie = token.encode(), 0
+    with socket.socket(family, socket.SOCK_DGRAM) as link:
+        link.settimeout(0.5)
+        link.connect(to)
+        for _ in range(tries):
+            # Diagnose, in JPEG; then what only commands for frames use, but for the token's length and the cookie.
+            head = b"LMC1" + bytes([4, 3]) + bytes(27) + bytes([len(word)]) + bytes(14)
+            try:
+                link.send(head + struct.pack(">Q", cookie) + word)
+                answer = link.recv(2048)
+            except (TimeoutError, ConnectionRefusedError):
+                continue
+            if len(answer) != 56 or answer[:4] != b"LMF1":
+                raise DeviceError(f"{place} does not speak a camera's protocol")
+            if answer[4] == 2:  # It wants proof that it can be heard here.
+                cookie = struct.unpack(">Q", answer[16:24])[0]
+            elif answer[4] == 6:
+                width, height = struct.unpack(">HH", answer[24:28])
+                (receivers,) = struct.unpack(">H", answer[44:46])
+                return {"device": "camera", "width": width, "height": height, "receivers": receivers}
+            else:
+                raise DeviceError(
+                    f"the camera at {place} refused: {_ANSWERS.get(answer[4], answer[4])}"
+                )
+    raise DeviceError(f"the camera at {place} does not answer")
+
+
 class BrowserSink(Module):
     """Pictures for a browser: an address that shows the last one, as Motion JPEG. Loopback unless told otherwise."""
 
