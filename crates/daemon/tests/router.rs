@@ -367,3 +367,43 @@ fn mistakes_are_told_before_anything_runs() {
         .output();
     assert!(said(&nobody.unwrap(), 2).contains("nothing is running there"));
 }
+
+/// Passes a packet if its flow is granted all of east's 10 Mbit/s, or half of them, and nothing is known of the other
+/// port, whose line is not shaped.
+const ASKS: &str = r#"(module
+  (import "lastmeter:request/1" "lm_queue" (func $queue (param i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (global (export "lm_plugin") i32 (i32.const 16))
+  (data (i32.const 16) "LMRQ\01\00\01\00\00\04\00\00\10\20\00\00\40\00\00\00")
+  (func (export "lm_process") (param $batch i32) (result i32)
+    (if (i32.ne (call $queue (i32.const 0) (i32.const 512)) (i32.const 0)) (then unreachable))
+    (if (i32.eq (call $queue (i32.const 1) (i32.const 544)) (i32.const 0)) (then unreachable))
+    (if (i64.ne (i64.load (i32.const 528)) (i64.const 10000000)) (then unreachable))
+    (i32.store8 offset=17 (local.get $batch)
+      (i32.add (i32.const 1) (i64.ne (i64.load (i32.const 520)) (i64.const SHARE))))
+    (i32.const 0)))"#;
+
+#[test]
+fn a_plugin_is_told_what_the_queue_grants() {
+    let Some(mut net) = Net::new("asks") else { return };
+    let write = |net: &Net, share: &str| {
+        let module = wat::parse_str(ASKS.replace("SHARE", share)).unwrap();
+        std::fs::write(net.folder.path().join(format!("asks-{share}.wasm")), module).unwrap();
+        let text = format!(
+            "[plugins.asks]\nmodule = 'asks-{share}.wasm'\nfail = 'closed'\n\
+             [ports.west]\ninterface = 'west'\nplugins = ['asks']\n\
+             [ports.east]\ninterface = 'east'\nrate = '10 Mbit/s'\nframing = '0 B'\n\
+             queue = {{ drr = {{ bytes = '64 KiB' }} }}\n"
+        );
+        std::fs::write(net.file(), text).unwrap();
+    };
+    write(&net, "1000000");
+    net.start();
+    net.pings("-c 5 10.2.0.2");
+    // A flow alone is never granted half.
+    write(&net, "500000");
+    said(&net.router("reload", &[]), 0);
+    assert!(!net.ping("-c 2 10.2.0.2").0);
+    let plugin = &net.json("plugins")["plugins"][0];
+    assert_eq!((&plugin["denied"], &plugin["failures"]), (&2.into(), &0.into()), "{plugin:#}");
+}

@@ -16,7 +16,7 @@ use lastmeter_base::kind::{Family, Kind, Misfit, Nested, Page, Param, ParamKind,
 use lastmeter_base::text::Quantity;
 use lastmeter_base::{Bytes, Duration, Ecn, NodeId, Packet, StageId, Time, here, one_way};
 use lastmeter_engine::site::{
-    Asked, Code, Gauge, NodeKind, Order, Ports, Program, Site, Waiting, Wish, own,
+    Asked, Code, Gauge, Granted, NodeKind, Order, Ports, Program, Site, Waiting, Wish, own,
 };
 use lastmeter_engine::{
     Context, Element, ElementId, Error, Meter, PortId, Report, ResourceKind, TimerId,
@@ -53,7 +53,8 @@ pub const PAGE: &Page = &Page {
              `lastmeter plugin bench MODULE --save` found on this machine"),
         Param::or("packets", ParamKind::COUNT, "1000").is("most packets that wait for it"),
         Param::or("share", ParamKind::Number { min: 0.000_001, max: 1.0 }, "1").is(
-            "what `lm_queue` says is granted of each line: the link's rate is this share of it",
+            "what `lm_queue` says is granted of each line: the link's rate is this share of it, \
+             and a queue such as `drr` grants a flow a share of that",
         ),
         Param::optional("toward", ParamKind::Nodes(1), "all, both ways")
             .is("destinations whose packets it sees; the others pass at once"),
@@ -382,7 +383,8 @@ impl Plugged {
         let (share, queues) = (self.share, self.queues.iter());
         self.seen.extend(queues.map(|queue| {
             let (gauge, rate) = queue.as_ref()?;
-            Some(Waiting { len: gauge.get(), share, rate: *rate })
+            let Granted { len, share: granted } = gauge.granted(&packet);
+            Some(Waiting { len, share: granted * share / Granted::WHOLE, rate: *rate })
         }));
         self.bytes.clear();
         match packet.content.is_empty() {

@@ -151,6 +151,8 @@ pub struct Class {
     pub(crate) pre: InstancePre<State>,
     /// Names of the optional functions that it exports.
     pub exports: Vec<&'static str>,
+    /// Whether it asks about queues.
+    pub asks_queues: bool,
 }
 
 impl fmt::Debug for Class {
@@ -250,6 +252,7 @@ impl Host {
         let module = Module::from_binary(&self.engine, bytes).map_err(invalid)?;
         check_imports(&module)?;
         let exports = check_exports(&module)?;
+        let asks_queues = module.imports().any(|import| import.name() == state::QUEUE);
         let unfit = |error: wasmtime::Error| Refusal(format!("it does not fit: {error:#}"));
         let pre = self.linker.instantiate_pre(&module).map_err(unfit)?;
         // Nothing of the module runs yet: it has no start function.
@@ -264,7 +267,8 @@ impl Host {
             return refused(format!("`{}` must be an i32", abi::PLUGIN));
         };
         let description = description(&memory, &store, at.cast_unsigned())?;
-        Ok(Class { name: name.to_owned(), hash, description, limits: self.limits, pre, exports })
+        let (name, limits) = (name.to_owned(), self.limits);
+        Ok(Class { name, hash, description, limits, pre, exports, asks_queues })
     }
     /// A place for an instance.
     fn store(&self, state: State) -> Store<State> {

@@ -13,7 +13,7 @@
 
 use crate::expression::Expression;
 use crate::host::Host;
-use crate::instance::{Fail, Instance};
+use crate::instance::{Fail, Instance, Queue};
 use crate::request::{Answers, Kind, Policy, Request};
 use lastmeter_base::Time;
 use serde::Deserialize;
@@ -109,6 +109,16 @@ impl Program {
         match self {
             Program::Module(instance) => instance.report(now).unwrap_or_default(),
             Program::Expression(expression) => expression.form().to_string(),
+        }
+    }
+    /// Whether it asks about queues.
+    pub fn asks_queues(&self) -> bool {
+        matches!(self, Program::Module(instance) if instance.class().asks_queues)
+    }
+    /// What `lm_queue` returns from now on, by number.
+    pub fn set_queues(&mut self, queues: impl IntoIterator<Item = Option<Queue>>) {
+        if let Program::Module(instance) = self {
+            instance.set_queues(queues);
         }
     }
     /// How often it failed, and how it failed last.

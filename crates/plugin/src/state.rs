@@ -17,6 +17,9 @@ pub const QUEUES_MAX: usize = 256;
 /// Bytes that `lm_queue` writes: length in bytes, share granted in parts of a million, rate in bit/s.
 const QUEUE_LEN: usize = 24;
 
+/// The function by which a plugin asks about a queue.
+pub(crate) const QUEUE: &str = "lm_queue";
+
 /// The state of a queue, for `lm_queue`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
@@ -159,7 +162,7 @@ pub(crate) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     )?;
     linker.func_wrap(
         INTERFACE,
-        "lm_queue",
+        QUEUE,
         |mut caller: Caller<'_, State>, id: u32, at: u32| -> wasmtime::Result<i32> {
             let (memory, state) = parts(&mut caller)?;
             let known = state.queues.get(id as usize).copied().flatten();

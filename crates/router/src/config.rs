@@ -16,8 +16,9 @@
 //!
 //! It is decoded as experiments are: every error with its line and what would be right.
 
-use lastmeter_base::Rate;
+use crate::port_processor::output::FRAMING;
 use lastmeter_base::kind::{Family, Nested, Param, ParamKind, Values};
+use lastmeter_base::{Bytes, Rate};
 use lastmeter_lab::document::{
     Content, Decoder, Document, Entry, Fault, Item, Mark, Problem, Shape, join,
 };
@@ -68,6 +69,8 @@ pub struct Port {
     pub interface: String,
     /// Departures are shaped to this rate; the interface's own if absent.
     pub rate: Option<Rate>,
+    /// Line time of a packet beyond its bytes.
+    pub framing: Bytes,
     /// The output queue.
     pub queue: Option<Nested>,
     /// Number of flows distinguished, by a hash of their addresses and ports.
@@ -128,6 +131,8 @@ const PORT: &[Param] = &[
     Param::required("interface", ParamKind::Text).is("the kernel's name of the interface"),
     Param::optional("rate", ParamKind::Rate, "the interface's own")
         .is("the rate to which departures are shaped"),
+    Param::optional("framing", ParamKind::Size { min: 0, max: 1500 }, "38 B, as on Ethernet")
+        .is("line time of a packet beyond its bytes from the IP header on, for the shaper"),
     Param::optional("queue", ParamKind::Nested(Family::Queue), "drop-tail of 1000 packets")
         .is("where packets wait to leave"),
     Param::or("flows", ParamKind::Integer { min: 1, max: 1 << 16 }, "1024")
@@ -282,6 +287,7 @@ fn port(
         name: entry.key.clone(),
         interface: values.given("interface")?,
         rate: rate(&values),
+        framing: values.given("framing").unwrap_or(FRAMING),
         queue: values.given("queue"),
         flows: values.given::<u64>("flows").unwrap_or(1024) as u32,
         plugins: passes,

@@ -20,7 +20,7 @@ mod program;
 pub use ends::{Ends, Flow, Receiver, Records, TrafficKind};
 pub use host::{Applications, Between, HostKind};
 pub use names::{Changes, FREE, Names, Resource, Speed, Stage};
-pub use program::{Asked, Code, Gauge, Order, Program, Programs, Waiting, Wish};
+pub use program::{Asked, Code, Gauge, Granted, Order, Program, Programs, Waiting, Wish};
 
 use crate::books::{Place, ResourceInfo, ResourceKind, StageInfo};
 use crate::{Element, ElementId, Error, Graph, PortId};

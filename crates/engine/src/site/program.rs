@@ -7,9 +7,8 @@
 //! A program is a WebAssembly module or an expression, and its sandbox compiles machine code; so models only know
 //! these traits, and the outermost program provides the sandbox where it has one.
 
-use lastmeter_base::{Bytes, Duration, Rate, Time};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Runs owners' programs.
 pub trait Programs: Send + Sync {
@@ -103,20 +102,42 @@ pub trait Program: Send {
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64));
 }
 
-/// How much waits in a queue, as seen from elsewhere in its node. Elements of a node are in the same part of a graph,
-/// so reading it depends on no thread.
-#[derive(Clone, Debug, Default)]
-pub struct Gauge(Arc<AtomicU64>);
+/// What a packet's flow has in a queue, and what is granted to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// What waits: of its flow where each flow has a queue of its own, else of all.
+    pub len: Bytes,
+    /// The share of the line that is granted to it now, in parts of a million.
+    pub share: u64,
+}
+
+impl Granted {
+    /// The share of the whole line.
+    pub const WHOLE: u64 = 1_000_000;
+}
+
+/// How much waits in a queue and what it grants, as seen from elsewhere in its node. Elements of a node are in the same
+/// part of a graph, so reading it depends on no thread.
+#[derive(Clone, Default)]
+pub struct Gauge(Arc<Mutex<Option<Reader>>>);
+
+type Reader = Box<dyn Fn(&Packet) -> Granted + Send>;
 
 impl Gauge {
-    /// From now on, so much waits.
-    #[inline]
-    pub fn set(&self, len: Bytes) {
-        self.0.store(len.0, Ordering::Relaxed);
+    /// From now on, `reader` says it.
+    pub fn connect(&self, reader: impl Fn(&Packet) -> Granted + Send + 'static) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(reader));
     }
-    /// What waits.
-    #[inline]
-    pub fn get(&self) -> Bytes {
-        Bytes(self.0.load(Ordering::Relaxed))
+    /// What this packet's flow has there; nothing, and all of the line, if there is no queue.
+    pub fn granted(&self, packet: &Packet) -> Granted {
+        let reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let nothing = Granted { len: Bytes::ZERO, share: Granted::WHOLE };
+        reader.as_ref().map_or(nothing, |reader| reader(packet))
+    }
+}
+
+impl std::fmt::Debug for Gauge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gauge").finish_non_exhaustive()
     }
 }

@@ -119,7 +119,7 @@ impl<'a> Builder<'a, '_> {
         let server = match self.names.gauged(behind.0, behind.1) {
             None => queue::serve(queue, &site, service, stage.id, wire.id),
             Some(gauge) => {
-                let queue = Gauged::new(queue::build(queue, &site), gauge);
+                let queue = Gauged::new(queue::build(queue, &site), &gauge);
                 let server = Server::new(queue, service, stage.id, wire.id);
                 Box::new(server.recording_length(records_length))
             }

@@ -38,6 +38,7 @@ use super::{Described, LONG, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Time};
+use lastmeter_engine::site::Granted;
 
 /// The quantum of a turn.
 pub(super) const QUANTUM: Param = Param::or("quantum", ParamKind::PACKET, "1500 B")
@@ -117,6 +118,8 @@ pub(super) struct Rounds<V> {
     turns: Vec<Turn>,
     quantum: u64,
     weights: Vec<u64>,
+    /// The sum of the weights of queues that are not empty.
+    busy: u64,
     drop_from: End,
     pub(super) victim: V,
 }
@@ -130,6 +133,7 @@ impl<V: Victim> Rounds<V> {
             turns: Vec::new(),
             quantum: options.quantum.0.max(1),
             weights: options.weights,
+            busy: 0,
             drop_from: options.drop_from,
             victim,
         }
@@ -162,6 +166,7 @@ impl<V: Victim> Rounds<V> {
     }
     fn empty(&mut self, at: usize) {
         self.turns[at].deficit = 0;
+        self.busy -= weight(&self.weights, at);
         self.ring.leave(at);
         self.victim.emptiness(at, true);
     }
@@ -191,6 +196,7 @@ impl<V: Victim> Queue for Rounds<V> {
         }
         if self.bank.fifo(at).is_empty() {
             self.turns[at].fresh = true;
+            self.busy += weight(&self.weights, at);
             self.ring.join(at);
             self.victim.emptiness(at, false);
         }
@@ -222,6 +228,15 @@ impl<V: Victim> Queue for Rounds<V> {
             turn.fresh = true;
             self.ring.rotate();
         }
+    }
+    /// Of the queues that are not empty, its own counted in, each is granted a share in proportion to its weight.
+    fn granted(&self, packet: &Packet) -> Granted {
+        // A new flow has the next queue.
+        let at = self.classifier.find(packet).unwrap_or(self.turns.len());
+        let (own, len) = (weight(&self.weights, at), self.bank.bytes_in(at));
+        let others = if len > Bytes::ZERO { self.busy - own } else { self.busy };
+        let share = u128::from(Granted::WHOLE) * u128::from(own) / u128::from(own + others);
+        Granted { len, share: share as u64 }
     }
     of_bank!(ready_at, packets, bytes, dropped);
 }
@@ -286,6 +301,9 @@ macro_rules! queue_of_field {
             }
             fn bytes(&self) -> lastmeter_base::Bytes {
                 self.0.bytes()
+            }
+            fn granted(&self, packet: &lastmeter_base::Packet) -> lastmeter_engine::site::Granted {
+                self.0.granted(packet)
             }
             #[inline]
             fn dropped(&mut self) -> Option<(lastmeter_base::Packet, &'static str)> {
@@ -382,6 +400,23 @@ mod tests {
             }
             assert_eq!(victims(&mut queue), [(victim, "longest queue")]);
         }
+    }
+
+    #[test]
+    fn what_is_granted_is_a_share_of_what_the_busy_queues_have() {
+        let mut queue = Drr::new(DrrOptions { weights: vec![1, 3], ..options(100) });
+        let asked = |queue: &Drr, flow| queue.granted(&packet(flow, 1));
+        let granted = |len, share| Granted { len: Bytes(len), share };
+        assert_eq!(asked(&queue, 0), granted(0, 1_000_000));
+        for (flow, len) in [(0, 500), (1, 700), (1, 800)] {
+            queue.enqueue(Time::START, packet(flow, len)).unwrap();
+        }
+        assert_eq!(asked(&queue, 0), granted(500, 250_000));
+        assert_eq!(asked(&queue, 1), granted(1500, 750_000));
+        // A third one would have the weight of those not listed.
+        assert_eq!(asked(&queue, 2), granted(0, 200_000));
+        drain(&mut queue, Time::START);
+        assert_eq!(asked(&queue, 1), granted(0, 1_000_000));
     }
 
     #[test]

@@ -90,21 +90,48 @@ impl Classifier {
     /// The queue of `packet`, below [`QUEUES_MAX`].
     #[inline]
     pub(super) fn queue_of(&mut self, packet: &Packet) -> usize {
-        let key = match self.by {
-            By::Flow => u64::from(packet.path.0) << 32 | u64::from(packet.flow.0),
-            By::Path => u64::from(packet.path.0),
+        match self.key_of(packet) {
+            Ok(key) => self.queue_of_key(key),
+            Err(queue) => queue,
+        }
+    }
+    /// The key by which the queue of `packet` is found, or that queue itself.
+    #[inline]
+    fn key_of(&self, packet: &Packet) -> Result<u64, usize> {
+        match self.by {
+            By::Flow => Ok(u64::from(packet.path.0) << 32 | u64::from(packet.flow.0)),
+            By::Path => Ok(u64::from(packet.path.0)),
             By::Class => {
                 let last = self.queues.unwrap_or(usize::MAX) - 1;
-                return usize::from(packet.class).min(last);
+                Err(usize::from(packet.class).min(last))
             }
+        }
+    }
+    /// The queue of `packet`, if its flow has one already.
+    pub(super) fn find(&self, packet: &Packet) -> Option<usize> {
+        let key = match self.key_of(packet) {
+            Ok(key) => key,
+            Err(queue) => return Some(queue),
         };
-        self.queue_of_key(key)
+        if let Some(queues) = self.queues {
+            return Some(spread(key, queues));
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = hash(key) as usize & mask;
+        // Half of the slots are free.
+        while self.slots[at].1 != FREE {
+            if self.slots[at].0 == key {
+                return Some(self.slots[at].1 as usize);
+            }
+            at = (at + 1) & mask;
+        }
+        None
     }
     /// The queue of this key.
     #[inline]
     pub(super) fn queue_of_key(&mut self, key: u64) -> usize {
         match self.queues {
-            Some(queues) => ((u128::from(hash(key)) * queues as u128) >> 64) as usize,
+            Some(queues) => spread(key, queues),
             None => self.own(key),
         }
     }
@@ -149,6 +176,12 @@ impl Classifier {
         }
         queue
     }
+}
+
+/// One of so many queues.
+#[inline]
+fn spread(key: u64, queues: usize) -> usize {
+    ((u128::from(hash(key)) * queues as u128) >> 64) as usize
 }
 
 /// SplitMix64's finaliser: each bit of the key affects all bits of the hash.
@@ -308,6 +341,10 @@ impl Bank {
             self.fifos.resize_with(at + 1, Fifo::default);
         }
         self.fifos.len()
+    }
+    /// Bytes in queue `at`, which may not exist yet.
+    pub(super) fn bytes_in(&self, at: usize) -> Bytes {
+        Bytes(self.fifos.get(at).map_or(0, |fifo| fifo.bytes))
     }
     #[inline]
     pub(super) fn fifo(&self, at: usize) -> &Fifo {

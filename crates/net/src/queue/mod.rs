@@ -84,6 +84,8 @@ pub use virtual_clock::VirtualClock;
 pub use wf2q::Wf2q;
 pub use wfq::Wfq;
 
+pub use lastmeter_engine::site::Granted;
+
 use crate::server::{Server, Service};
 use lastmeter_base::kind::{Kind, Misfit, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, PathId, Rate, StageId, Stream, Time};
@@ -148,6 +150,11 @@ pub trait Queue: Send {
     fn packets(&self) -> u64;
     /// How many bytes they have.
     fn bytes(&self) -> Bytes;
+    /// What the flow of this packet, which need not be here, has in it, and its share of the line. Disciplines that
+    /// keep no flows apart say what all have, and grant the whole line.
+    fn granted(&self, _packet: &Packet) -> Granted {
+        Granted { len: self.bytes(), share: Granted::WHOLE }
+    }
     /// A packet that the discipline itself has dropped since the last call, and why: to make room for
     /// another, or because of a standing queue. The server of the queue calls this after each `enqueue`
     /// and `dequeue` until nothing is left, and counts and traces the drops.
@@ -174,6 +181,9 @@ impl Queue for Box<dyn Queue> {
     }
     fn bytes(&self) -> Bytes {
         (**self).bytes()
+    }
+    fn granted(&self, packet: &Packet) -> Granted {
+        (**self).granted(packet)
     }
     fn dropped(&mut self) -> Option<(Packet, &'static str)> {
         (**self).dropped()

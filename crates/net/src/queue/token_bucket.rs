@@ -14,6 +14,7 @@ use super::{Described, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time};
+use lastmeter_engine::site::Granted;
 
 /// A gate behind another queue.
 pub struct TokenBucket<Q> {
@@ -69,6 +70,9 @@ impl<Q: Queue> Queue for TokenBucket<Q> {
     }
     fn bytes(&self) -> Bytes {
         self.queue.bytes() + self.head.as_ref().map_or(Bytes::ZERO, |packet| packet.len)
+    }
+    fn granted(&self, packet: &Packet) -> Granted {
+        self.queue.granted(packet)
     }
     fn dropped(&mut self) -> Option<(Packet, &'static str)> {
         self.queue.dropped()

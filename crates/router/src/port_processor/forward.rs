@@ -189,8 +189,16 @@ impl PortProcessor {
         let mut packets = std::mem::take(&mut self.passing);
         let mut wishes = std::mem::take(&mut self.wishes);
         packets.clear();
+        wishes.clear();
         packets.extend(work.iter().filter(|one| !one.gone && which(one)).map(|one| one.passing));
-        self.plugins[plugin].pass(now, port, &packets, &mut self.frames, &mut wishes);
+        if self.plugins[plugin].asks_queues() {
+            for run in packets.chunk_by(|one, other| one.hash == other.hash) {
+                self.show_queues(plugin, run[0]);
+                self.plugins[plugin].pass(now, port, run, &mut self.frames, &mut wishes);
+            }
+        } else {
+            self.plugins[plugin].pass(now, port, &packets, &mut self.frames, &mut wishes);
+        }
         let asked = work.iter_mut().filter(|one| !one.gone && which(one));
         for (one, wish) in asked.zip(&wishes) {
             one.plain = false;
@@ -221,6 +229,14 @@ impl PortProcessor {
             self.send_to_port(port, &passing, to, now);
         }
         self.copies = copies;
+    }
+
+    /// Tells a plugin what a packet's flow has in the queue of each port, and what it is granted there.
+    fn show_queues(&mut self, plugin: usize, Passing { seen, hash, .. }: Passing) {
+        let (pool, class) = (&mut self.pool, class(&seen));
+        let ports = self.ports.iter();
+        let queues = ports.map(|out| out.output.granted(flow(hash, out.flows), class, pool));
+        self.plugins[plugin].set_queues(queues);
     }
 
     fn lookup(&mut self, work: &mut [Work]) {
@@ -314,7 +330,7 @@ impl PortProcessor {
         if seen.len > out.mtu {
             return self.too_long(going, now);
         }
-        let flow = queue.unwrap_or((((hash >> 32) * u64::from(out.flows)) >> 32) as u32);
+        let flow = queue.unwrap_or(flow(hash, out.flows));
         // Padding of short frames goes with them; the kernel pads what it sends.
         let frame = Frame { at: frame.at, len: ETHERNET as u16 + seen.len };
         let bytes = self.frames.bytes_mut(frame);
@@ -322,7 +338,7 @@ impl PortProcessor {
         if hop {
             one_hop_less(&mut bytes[ETHERNET..], &seen);
         }
-        let leaving = Leaving { frame, flow, class: seen.traffic_class >> 5, ecn: seen.ecn() };
+        let leaving = Leaving { frame, flow, class: class(&seen), ecn: seen.ecn() };
         let at = usize::from(to.port);
         let (output, count) = (&mut self.ports[at].output, &self.counts[at]);
         output.enqueue(now, leaving, &mut self.pool, &mut self.frames, count);
@@ -491,6 +507,16 @@ impl PortProcessor {
         let hop = FlowHop { port: to.port.into(), mtu: out.mtu.into(), macs };
         self.tell(Event::Flow { key, hop });
     }
+}
+
+/// The flow of a packet, among so many.
+fn flow(hash: u64, flows: u32) -> u32 {
+    (((hash >> 32) * u64::from(flows)) >> 32) as u32
+}
+
+/// The class of a packet.
+fn class(seen: &Seen) -> u8 {
+    seen.traffic_class >> 5
 }
 
 /// Where a packet goes, as an address.

@@ -279,7 +279,8 @@ fn set_up(
         };
         let plugins = port.plugins.iter().map(number).collect();
         let queue = (!same).then(queue);
-        PortSetup { queue, rate: port.rate, flows: port.flows, plugins }
+        let (rate, framing) = (port.rate, port.framing);
+        PortSetup { queue, rate, framing, flows: port.flows, plugins }
     });
     Ok((Setup { rules, plugins, ports: ports.collect() }, running))
 }

@@ -103,6 +103,8 @@ pub struct PortSetup {
     pub queue: Option<Box<dyn Queue>>,
     /// The shaper.
     pub rate: Option<Rate>,
+    /// Line time of a packet beyond its bytes.
+    pub framing: Bytes,
     /// Flows that are told apart.
     pub flows: u32,
     /// Plugins by number.
@@ -444,7 +446,7 @@ impl PortProcessor {
                 let (frames, count) = (&mut self.frames, &self.counts[at]);
                 port.output.set_queue(now, queue, &mut self.pool, frames, count);
             }
-            port.output.set_rate(new.rate);
+            port.output.set_line(new.rate, new.framing);
             port.plain = new.rate.is_none();
             (port.flows, port.plugins) = (new.flows, new.plugins);
         }

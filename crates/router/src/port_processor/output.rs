@@ -8,14 +8,19 @@
 //! The discipline sees a packet of the models whose sequence number is the place of its frame.
 
 use super::count::{Counters, Reason};
+use super::parse::ETHERNET;
 use lastmeter_base::{Bytes, Duration, Ecn, FlowId, Packet, Pool, Rate, Time};
 use lastmeter_live::dataplane::{Frame, Frames, Socket};
-use lastmeter_net::queue::Queue;
+use lastmeter_net::queue::{Granted, Queue};
+use lastmeter_plugin::instance;
 use lastmeter_wire::internet::checksum::update_field;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Line time of a frame beyond its bytes: preamble, check sequence, gap (IEEE 802.3).
-const FRAMING: u64 = 24;
+/// Line time of a packet beyond its bytes: Ethernet header, preamble, check sequence, gap (IEEE 802.3).
+pub const FRAMING: Bytes = Bytes(ETHERNET as u64 + 24);
+/// For how long a line whose packets waited makes up for a thread that the system kept from running: more would be a
+/// burst that no line makes.
+const LATE_MAX: Duration = Duration::from_ms(50);
 /// How far a shaper may be ahead, since a thread cannot wake up for each packet.
 const BURST: Duration = Duration::from_us(200);
 
@@ -36,6 +41,7 @@ pub struct Leaving {
 pub struct Output {
     queue: Box<dyn Queue>,
     rate: Option<Rate>,
+    framing: Bytes,
     /// When the line is free again.
     free_at: Time,
     /// Whether the interface is up.
@@ -49,11 +55,21 @@ fn frame_of(packet: &Packet) -> Frame {
 impl Output {
     /// With this queue; departures are shaped to `rate`.
     pub fn new(queue: Box<dyn Queue>, rate: Option<Rate>) -> Output {
-        Output { queue, rate, free_at: Time::START, up: true }
+        Output { queue, rate, framing: FRAMING, free_at: Time::START, up: true }
     }
-    /// Replaces the shaper's rate.
-    pub fn set_rate(&mut self, rate: Option<Rate>) {
-        self.rate = rate;
+    /// Replaces the shaper's rate, and the line time of a packet beyond its bytes.
+    pub fn set_line(&mut self, rate: Option<Rate>, framing: Bytes) {
+        (self.rate, self.framing) = (rate, framing);
+    }
+    /// What this flow has in the queue, and what the queue grants it of the line; nothing is known of a line that is
+    /// not shaped.
+    pub fn granted(&self, flow: u32, class: u8, pool: &mut Pool) -> Option<instance::Queue> {
+        let rate = self.rate?;
+        let mut packet = pool.take(Bytes::ZERO);
+        (packet.flow, packet.class) = (FlowId(flow), class);
+        let Granted { len, share } = self.queue.granted(&packet);
+        pool.give(packet);
+        Some(instance::Queue { len, share, rate })
     }
     /// Replaces the queue; waiting packets move to the new one, as far as there is room.
     pub fn set_queue(
@@ -108,6 +124,9 @@ impl Output {
         packet.ecn = leaving.ecn;
         packet.entered = now;
         packet.born = now;
+        if self.queue.packets() == 0 && self.free_at < now {
+            self.free_at = now;
+        }
         if let Err(packet) = self.queue.enqueue(now, packet) {
             lose(packet, Reason::QueueFull, pool, frames, count);
         }
@@ -134,18 +153,26 @@ impl Output {
         let (mut sent, mut bytes, mut queued) = (0, 0, 0);
         if self.queue.packets() > 0 {
             let room = socket.room();
+            // It has had packets since it was free: they would be on their way.
+            let late = now.saturating_since(self.free_at).min(LATE_MAX);
+            let earliest = Time::from_ps(now.as_ps() - late.as_ps());
             while (sent as usize) < room {
                 if self.rate.is_some() && self.free_at > now + BURST {
                     break;
                 }
-                let Some(packet) = self.queue.dequeue(now) else { break };
+                let Some(packet) = self.queue.dequeue(now) else {
+                    // What the discipline keeps back does not keep the line waiting.
+                    self.free_at = self.free_at.max(now);
+                    break;
+                };
                 let frame = frame_of(&packet);
                 if packet.ecn == Ecn::Ce {
                     mark(frames.bytes_mut(frame));
                 }
                 if let Some(rate) = self.rate {
-                    let begin = if self.free_at > now { self.free_at } else { now };
-                    self.free_at = begin + rate.time_for(Bytes(u64::from(frame.len) + FRAMING));
+                    let begin = self.free_at.max(earliest);
+                    let bytes = u64::from(frame.len).saturating_sub(ETHERNET as u64);
+                    self.free_at = begin + rate.time_for(Bytes(bytes) + self.framing);
                 }
                 queued += now.saturating_since(packet.entered).as_ps() / 1000;
                 pool.give(packet);

@@ -3,6 +3,7 @@
 use super::parse::{ETHERNET, Seen, parse};
 use lastmeter_base::Time;
 use lastmeter_live::dataplane::{Frame, Frames};
+use lastmeter_plugin::instance::Queue;
 use lastmeter_plugin::request::{Answers, Body, Policy, Request, Verdict};
 use lastmeter_plugin::setting::Program;
 
@@ -63,11 +64,19 @@ impl Plugin {
     pub fn report(&mut self, now: Time) -> String {
         self.program.report(now)
     }
+    /// Whether it asks about queues: then each call is about packets of one flow.
+    pub fn asks_queues(&self) -> bool {
+        self.program.asks_queues()
+    }
+    /// What `lm_queue` returns in the next call, by port.
+    pub fn set_queues(&mut self, queues: impl IntoIterator<Item = Option<Queue>>) {
+        self.program.set_queues(queues);
+    }
     /// How often it failed, and its last failure.
     pub fn failures(&self) -> (u64, Option<String>) {
         self.program.failures()
     }
-    /// Asks it about packets that arrived on `port`; one decision for each.
+    /// Asks it about packets that arrived on `port`; a decision for each is appended to `wishes`.
     pub fn pass(
         &mut self,
         now: Time,
@@ -76,7 +85,6 @@ impl Plugin {
         frames: &mut Frames,
         wishes: &mut Vec<Wish>,
     ) {
-        wishes.clear();
         let place = |hash: u64| (hash >> 32) as usize % MARKS;
         {
             let requests: Vec<Request<'_>> = packets
