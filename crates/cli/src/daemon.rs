@@ -18,6 +18,13 @@ pub(crate) struct Arguments {
     rest: Vec<OsString>,
 }
 
+impl Arguments {
+    /// These words.
+    pub(crate) fn of(words: Vec<String>) -> Arguments {
+        Arguments { rest: words.into_iter().map(OsString::from).collect() }
+    }
+}
+
 /// Its commands that can be measured: `lastmeter bench router` starts `lastmeterd router bench`.
 pub(crate) const MEASURED: [&str; 5] = ["camera", "disk", "display", "plugin", "router"];
 
@@ -53,6 +60,13 @@ pub(crate) fn hand_over(common: &Common) -> Result<Ended, Complaint> {
     let mut child = daemon();
     child.args(["model", "--"]).args(common.given.iter().skip(1));
     ended(child)
+}
+
+/// Whether the program is there.
+pub(crate) fn is_there() -> bool {
+    let quiet = std::process::Stdio::null;
+    let version = daemon().arg("--version").stdout(quiet()).stderr(quiet()).status();
+    version.is_ok_and(|status| status.success())
 }
 
 /// The program, beside this one or in PATH.

@@ -16,7 +16,7 @@ pub(crate) fn theory(common: &Common, arguments: &Arguments) -> Result<Ended, Co
     no_page(arguments, "theory")?;
     let threads = Threads::new(common.threads)?;
     let bar = Bar::stopping("theory");
-    let means = Effort { parallel: &threads, full: arguments.full, observer: &bar };
+    let means = Effort { parallel: &threads, full: arguments.full, observer: &bar, programs: None };
     let runs = match (common.quick, arguments.full) {
         (true, _) => theory::RUNS_FEW,
         (_, true) => theory::RUNS_MANY,
@@ -36,7 +36,7 @@ pub(crate) fn ns3(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     no_page(arguments, "ns3")?;
     let threads = Threads::new(common.threads)?;
     let bar = Bar::stopping("ns3");
-    let means = Effort { parallel: &threads, full: false, observer: &bar };
+    let means = Effort { parallel: &threads, full: false, observer: &bar, programs: None };
     let mut kept = None;
     if let Some(path) = &arguments.measure {
         measure(path, means)?;

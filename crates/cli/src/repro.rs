@@ -1,7 +1,7 @@
 //! `lastmeter repro`: published values, ours beside them.
 
 use crate::threads::Threads;
-use crate::{Common, Complaint, Ended, judges, output, progress, results};
+use crate::{Common, Complaint, Ended, daemon, judges, output, progress, results};
 use indicatif::{ProgressBar, ProgressStyle};
 use lastmeter_engine::Control;
 use lastmeter_live::calibrate::Calibration;
@@ -127,7 +127,15 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         _ => {}
     }
     let shelf = Shelf::builtin();
-    let jobs = lastmeter_repro::plan(&arguments.select, &shelf).map_err(complaint)?;
+    let mut jobs = lastmeter_repro::plan(&arguments.select, &shelf).map_err(complaint)?;
+    if common.programs.is_none() && jobs.iter().any(Job::has_plugins) {
+        if jobs.len() == 1 || daemon::is_there() {
+            return daemon::hand_over(common);
+        }
+        let left = jobs.extract_if(.., |job| job.has_plugins()).map(|job| job.name().to_owned());
+        let left = left.collect::<Vec<_>>().join(", ");
+        output::note(&format!("Without {left}, whose plugins lastmeterd runs: `make devices`."));
+    }
     let options = Options { seed: common.seed.unwrap_or(1) };
     let threads = Threads::new(common.threads)?;
     let alone = jobs.len() == 1 || jobs.iter().all(Job::is_of_one_id);
@@ -141,7 +149,8 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
             if arguments.all { " and all other rows" } else { "; --all shows all rows" }
         ));
     }
-    let means = Effort { parallel: &threads, full: arguments.full, observer: &bar };
+    let programs = common.programs.as_deref();
+    let means = Effort { parallel: &threads, full: arguments.full, observer: &bar, programs };
     let (mut sheets, mut plots, mut drawings) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
         bar.bar.set_message(job.name().to_owned());

@@ -47,10 +47,11 @@ pub fn experiment(named: &str) -> Result<Found, Complaint> {
         let folder = folder.map(Path::to_owned);
         return Ok(Found { name: path.display().to_string(), text, folder });
     }
+    let bundled = lastmeter_lab::library::experiment(named);
     let folder = Path::new(named);
     let of_folder = folder.join("repro.toml").is_file().then(|| folder.file_name()?.to_str());
     let name = of_folder.flatten().unwrap_or(named);
-    if lastmeter_lab::library::is_reproduction(name) {
+    if lastmeter_lab::library::is_reproduction(name) && bundled.is_none() {
         let hint = format!("`lastmeter repro {name}` compares it with what was published");
         return Err(Complaint(format!("`{named}` is a reproduction: {hint}")));
     }
@@ -58,7 +59,6 @@ pub fn experiment(named: &str) -> Result<Found, Complaint> {
         let hint = "name a file, or a folder that has one";
         return Err(Complaint(format!("`{named}` is a folder without experiment.toml: {hint}")));
     }
-    let bundled = lastmeter_lab::library::experiment(named);
     bundled
         .map(|text| Found { name: named.to_owned(), text: text.into(), folder: None })
         .ok_or_else(|| Complaint(not_found(named)))

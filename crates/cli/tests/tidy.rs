@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lan", &["base", "wire", "engine", "net"]),
     ("host", &["base", "wire", "engine", "net"]),
     ("transport", &["base", "wire", "engine"]),
-    ("wave", &["base", "wire", "net"]),
+    ("wave", &["base", "wire", "engine", "net"]),
     ("live", &["base", "wire", "engine"]),
     ("plugin", &["base", "wire", "ledger"]),
     ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave"]),

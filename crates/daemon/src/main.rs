@@ -13,6 +13,7 @@ mod model;
 mod plugin;
 mod router;
 mod sandbox;
+mod wave;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -43,6 +44,9 @@ enum Command {
     /// Serve a screen to viewers and programs, each in its part of it
     #[command(subcommand)]
     Display(display::Command),
+    /// Wave Video: figures and films of its studies, and its network with live routers
+    #[command(subcommand)]
+    Wave(wave::Command),
     /// Run an experiment whose nodes have plugins: what `lastmeter run` and `sweep` start
     #[command(hide = true)]
     Model(model::Arguments),
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
         Command::Display(command) => display::run(command, quick),
         Command::Camera(command) => camera::run(command, quick),
         Command::Router(command) => router::run(command, quick),
+        Command::Wave(command) => wave::run(command),
     };
     match done {
         Ok(report) => {

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
 
 /// Runs plugins in virtual time.
 #[derive(Default)]
-struct Sandbox(Mutex<Kept>);
+pub(crate) struct Sandbox(Mutex<Kept>);
 
 /// The host of plugins, made when the first one is wanted.
 #[derive(Default)]

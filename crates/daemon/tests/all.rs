@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say what they skip")]
 
+#[path = "../../live/tests/attempts/mod.rs"]
+mod attempts;
 mod disk;
 mod display;
 mod docs;
@@ -11,6 +13,7 @@ mod follow;
 mod model;
 mod router;
 mod useful;
+mod wave;
 
 use std::path::Path;
 use std::process::{Command, Output};

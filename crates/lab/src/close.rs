@@ -55,11 +55,17 @@ fn series(outcome: &Outcome) -> Vec<Series> {
         element.series.iter().map(move |(name, unit, series)| (&element.name, name, *unit, series))
     });
     all.map(|(element, name, unit, series)| {
-        let (unit, scale) = if unit == "ps" { ("s", 1e-12) } else { (unit, 1.0) };
-        let step = |(at, (least, most)): (lastmeter_base::Time, (u64, u64))| Step {
-            at: at.since_start().as_secs_f64(),
-            least: least as f64 * scale,
-            most: most as f64 * scale,
+        let (unit, value): (_, fn(u64) -> f64) = match unit {
+            "ps" => ("s", |value| value as f64 * 1e-12),
+            "mdB" => ("dB", |value| value as f64 * 1e-3),
+            // Of a set, how many it has.
+            "set of bands" => ("bands", |value| f64::from(value.count_ones())),
+            other => (other, |value| value as f64),
+        };
+        let step = |(at, (least, most)): (lastmeter_base::Time, (u64, u64))| {
+            let (one, other) = (value(least), value(most));
+            let at = at.since_start().as_secs_f64();
+            Step { at, least: one.min(other), most: one.max(other) }
         };
         Series {
             name: format!("{element}: {name}"),

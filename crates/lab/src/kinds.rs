@@ -1,7 +1,7 @@
 //! The registry: every kind that experiments can name, and the page that is printed for one.
 //!
 //! ```text
-//! experiment, host, net, lan, host, transport: a table each --> Registry <-- with(&KIND)
+//! experiment, host, net, lan, transport, wave: a table each --> Registry <-- with(&KIND)
 //!                                                                  |
 //!    decoding, checking, building, the schema, `lastmeter kinds`, the manual: all read it
 //! ```
@@ -26,6 +26,7 @@ static TABLES: &[&[Kind]] = &[
     traffic::KINDS,
     lastmeter_transport::TRAFFIC,
     lastmeter_lan::TRAFFIC,
+    lastmeter_wave::TRAFFIC,
     receive::kind::KINDS,
 ];
 

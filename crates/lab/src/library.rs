@@ -8,7 +8,7 @@ use crate::kinds::Registry;
 use include_dir::{Dir, include_dir};
 use std::io::Read;
 
-/// Finds profiles by name, and opens the captures and traces that experiments name. Every method defaults to
+/// Finds profiles by name, and opens the captures, traces and plugins that experiments name. Every method defaults to
 /// [`Builtin`]'s.
 pub trait Library: Sync {
     /// The text of a profile of `folder` (`hosts`, `adapters`, `links`, `switches`).
@@ -57,9 +57,10 @@ pub trait Library: Sync {
 static EXPERIMENTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 static CAPTURES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../examples/captures");
 static TRACES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../examples/traces");
+static PLUGINS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../examples/plugins");
 static PROFILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../profiles");
 
-/// The profiles and captures built into the program; it opens no files.
+/// The profiles, captures and plugins built into the program; it opens no files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builtin;
 
@@ -70,12 +71,13 @@ impl Library for Builtin {
         text.map(str::to_owned).ok_or_else(|| format!("there is no profile `{name}` in {folder}"))
     }
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String> {
-        // Bundled experiments name captures and traces as seen from their own folder.
-        let within = |root: &str, folder: &'static Dir<'static>| {
-            path.strip_prefix(root).and_then(|name| folder.get_file(name))
-        };
-        let capture = within("../../examples/captures/", &CAPTURES);
-        match capture.or_else(|| within("../../examples/traces/", &TRACES)) {
+        // Bundled experiments name captures, traces and plugins as seen from their own folder.
+        let folders = [("captures", &CAPTURES), ("traces", &TRACES), ("plugins", &PLUGINS)];
+        let mut files = folders.into_iter().filter_map(|(name, folder)| {
+            let rest = path.strip_prefix("../../examples/")?.strip_prefix(name)?;
+            folder.get_file(rest.strip_prefix('/')?)
+        });
+        match files.next() {
             Some(file) => Ok(Box::new(file.contents())),
             None => Err("the program has no such built-in file".to_owned()),
         }

@@ -203,6 +203,15 @@ pub fn ledger(experiment: &Experiment, runner: Runner<'_>) -> Result<Ledger, Fai
     Ok(ledger)
 }
 
+/// Runs `experiment` once; what its elements report.
+///
+/// # Errors
+/// If the experiment or the model contain errors.
+pub fn outcome(experiment: &Experiment, runner: Runner<'_>) -> Result<Outcome, Failure> {
+    let manner = RunOptions { threads: runner.threads, shuffle_ties: 0, collecting: true };
+    once(experiment, &Changes::NONE, manner, runner)
+}
+
 /// Runs `experiment` with changes and makes its ledger, without verdict and what-ifs.
 ///
 /// # Errors

@@ -3,14 +3,15 @@
 use crate::sandboxed::{ROOM, Scaler, class, module};
 use lastmeter_base::Duration;
 use lastmeter_wave::layered::{Layered, Timers};
+use lastmeter_wave::measure::WINDOW;
 use lastmeter_wave::sequence::Sequence;
 use lastmeter_wave::stream::Options;
-use lastmeter_wave::study::{Case, Outcome, Plain, WINDOW, run};
+use lastmeter_wave::study::{Case, Outcome, Plain, run};
 use lastmeter_wire::wave::{BANDS, BASE};
 
 /// The document's value of this key.
 fn published(key: &str) -> f64 {
-    let rows = include_str!("published/wave-video.csv").lines();
+    let rows = include_str!("../../../experiments/wave-video/expected.csv").lines();
     let row = rows.filter(|row| row.ends_with(&format!(",{key}"))).collect::<Vec<_>>();
     assert_eq!(row.len(), 1, "{key}");
     row[0].split(',').nth(2).and_then(|value| value.parse().ok()).unwrap()

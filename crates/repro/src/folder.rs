@@ -72,6 +72,8 @@ pub(super) struct Reproduction {
     pub(super) compute: Option<Compute>,
     pub(super) sweep: Sweep,
     pub(super) figures: Option<Figures>,
+    /// Whether owners' programs take part.
+    pub(super) plugins: bool,
     pub(super) constants: Constants,
     pub(super) contradictions: Vec<Contradiction>,
     /// Ids of rows that are meaningful only with simulations as long as the document's.
@@ -86,6 +88,8 @@ const HEADER: &[Param] = &[
     Param::required("system", ParamKind::Text).is("the first letter of its ids"),
     Param::optional("compute", ParamKind::Text, "only `[rows]`").is("the function for other rows"),
     Param::optional("profile", ParamKind::Text, "no profile").is("whose constants it has too"),
+    Param::or("plugins", ParamKind::Flag, "false")
+        .is("whether owners' programs take part, for which a sandbox is needed"),
 ];
 /// The keys of a contradiction other than its rows.
 const CONTRADICTION: &[Param] = &[
@@ -231,6 +235,7 @@ impl Reproduction {
             compute,
             sweep,
             figures,
+            plugins: header.get("plugins"),
             constants,
             contradictions,
             full,

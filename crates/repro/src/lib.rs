@@ -32,6 +32,7 @@ pub use table::{Shown, Style};
 use compute::{Computed, Setting};
 use folder::{Expected, Reproduction};
 use lastmeter_engine::{Parallel, Serial};
+use lastmeter_lab::library::Programs;
 use lastmeter_ledger::drawing::Drawing;
 use lastmeter_ledger::plots::Plot;
 use std::collections::BTreeSet;
@@ -71,11 +72,18 @@ pub struct Effort<'a> {
     pub full: bool,
     /// Observes each run.
     pub observer: &'a dyn Observer,
+    /// Runs owners' programs (plugins), where there is a sandbox for them.
+    pub programs: Option<&'a dyn Programs>,
 }
+
+/// What is said where an experiment's plugins cannot run.
+pub const NO_PROGRAMS: &str = "it has plugins, and this program has no sandbox for them: \
+    `lastmeter repro` starts lastmeterd, which has, where `make devices` has built it";
 
 impl Effort<'_> {
     /// One thread, and computations that take seconds.
-    pub const PLAIN: Effort<'static> = Effort { parallel: &Serial, full: false, observer: &() };
+    pub const PLAIN: Effort<'static> =
+        Effort { parallel: &Serial, full: false, observer: &(), programs: None };
 }
 
 impl std::fmt::Debug for Effort<'_> {
@@ -84,7 +92,8 @@ impl std::fmt::Debug for Effort<'_> {
     }
 }
 
-/// Reproduces a row (`E-64`), a system (`E`), an experiment (`cim-equations`), or `all`.
+/// Reproduces a row (`E-64`), a system (`E`), an experiment (`cim-equations`), or `all`; of several experiments those
+/// without plugins, which need a sandbox ([`Effort::programs`]).
 ///
 /// ```
 /// use lastmeter_repro::{Options, Shelf, run};
@@ -97,7 +106,10 @@ impl std::fmt::Debug for Effort<'_> {
 /// # Errors
 /// Nothing has the name `select`, a file of an experiment is wrong, or a computation failed.
 pub fn run(select: &str, shelf: &Shelf, options: Options) -> Result<Report, Error> {
-    let jobs = plan(select, shelf)?;
+    let mut jobs = plan(select, shelf)?;
+    if jobs.len() > 1 {
+        jobs.retain(|job| !job.has_plugins());
+    }
     let sheets = jobs.into_iter().map(|job| job.run(options)).collect::<Result<_, _>>()?;
     Ok(Report { sheets })
 }
@@ -148,6 +160,11 @@ impl Job {
         &self.reproduction.name
     }
 
+    /// Whether owners' programs take part in it.
+    pub fn has_plugins(&self) -> bool {
+        self.reproduction.plugins
+    }
+
     /// Whether it is of the rows of one id only.
     pub fn is_of_one_id(&self) -> bool {
         self.id.is_some()
@@ -194,6 +211,10 @@ impl Job {
     /// # Errors
     /// As for [`Job::run`].
     pub fn run_with(self, options: Options, means: Effort<'_>) -> Result<Sheet, Error> {
+        if self.has_plugins() && means.programs.is_none() {
+            let name = self.reproduction.name.clone();
+            return Err(Error::file(&format!("experiments/{name}/repro.toml"), 1, NO_PROGRAMS));
+        }
         let id_given = self.id.as_deref();
         let long = |of: &str| self.reproduction.full.iter().any(|id| id.eq_ignore_ascii_case(of));
         let means = Effort { full: means.full || id_given.is_some_and(long), ..means };

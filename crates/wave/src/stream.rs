@@ -18,6 +18,9 @@ const UDP_LEN: usize = 8;
 const UDP: u8 = 17;
 const PER_CENT: u64 = 100;
 
+/// The packets of each frame.
+pub type Film = Vec<Vec<Vec<u8>>>;
+
 /// How a sequence is coded and sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -57,15 +60,18 @@ impl Options {
         self.begins(frame) + time.scale_ceil(len(&packets[..packet]), len(packets).max(1))
     }
     /// The packets of each frame, until it repeats.
-    pub fn film(&self) -> Vec<Vec<Vec<u8>>> {
+    pub fn film(&self) -> Film {
+        self.film_of((0..self.frames).map(|frame| self.picture(frame)))
+    }
+    /// The same of other pictures.
+    pub fn film_of(&self, pictures: impl Iterator<Item = Picture>) -> Film {
         let mut encoder = Encoder::default();
         encoder.options.steps = [self.step; BANDS];
         encoder.options.code_len = self.code_len;
-        let code = |frame| {
-            let packets = encoder.encode(frame, &self.picture(frame));
-            packets.expect("a picture has pixels")
+        let code = |(frame, picture): (u32, Picture)| {
+            encoder.encode(frame, &picture).expect("a picture has pixels")
         };
-        (0..self.frames).map(code).collect()
+        (0..).zip(pictures).map(code).collect()
     }
     /// A frame as it was before it was coded.
     pub fn picture(&self, frame: u32) -> Picture {
@@ -115,6 +121,10 @@ impl Judge {
         let (frames, exact, nothing, broken) = (0, 0, 0, 0);
         let (psnr, least) = (0.0, f64::INFINITY);
         Judge { options, originals: BTreeMap::new(), frames, exact, nothing, broken, psnr, least }
+    }
+    /// The same of other pictures than those of the sequence: `options.frames` of them.
+    pub fn of(options: Options, pictures: &[Picture]) -> Judge {
+        Judge { originals: (0..).zip(pictures.iter().cloned()).collect(), ..Judge::new(options) }
     }
     /// The PSNR of a frame in dB.
     pub fn see(&mut self, shown: &Shown) -> f64 {

@@ -12,8 +12,11 @@
 
 use crate::Decoder;
 use crate::decoder::Shown;
+use crate::measure::{self, Burst, Shot};
 use crate::stream::{HEADERS_LEN, Judge, Options, emit, mask, renumbered};
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, Rate, Time};
+pub use lastmeter_engine::site::Waiting;
+use lastmeter_engine::site::{Asked, Code, Order, Program, Programs, Wish};
 use lastmeter_net::queue::{Drr, DrrOptions, Queue, Room, Unit};
 use lastmeter_wire::wave;
 use std::net::Ipv4Addr;
@@ -28,17 +31,6 @@ pub const CROSS_LEN: Bytes = Bytes(1000);
 pub const CROSS_RATE: Rate = Rate::from_mbit(2);
 /// The flow of the video; cross traffic has those after it.
 const VIDEO: u32 = 0;
-
-/// What a filter is told of the queue behind it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Waiting {
-    /// What the stream has in it.
-    pub len: Bytes,
-    /// The share of the line that the scheduler grants the stream now, in parts of a million.
-    pub share: u64,
-    /// The line.
-    pub rate: Rate,
-}
 
 /// Decides about a stream's packets in front of a queue.
 pub trait Filter {
@@ -58,6 +50,33 @@ impl Filter for Plain {
     }
 }
 
+/// An owner's program.
+pub struct Scaler(pub Box<dyn Program>);
+
+impl Scaler {
+    /// How `plugins/wave-scaler` is configured here: the UDP port of streams, the number of the queue, what a stream
+    /// may have in it in bytes, the period of its profile in ms.
+    pub const CONFIG: &str = "5005 0 24000 50";
+
+    /// Has this module run.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn new(programs: &dyn Programs, module: &[u8], seed: u64) -> Result<Scaler, String> {
+        let code = Code::Module(module);
+        let config = Scaler::CONFIG;
+        let order = Order { name: "scaler", code, config, fail: "closed", seed };
+        programs.load(&order).map(Scaler)
+    }
+}
+
+impl Filter for Scaler {
+    fn passes(&mut self, now: Time, packet: &[u8], waiting: &Waiting) -> bool {
+        let asked = Asked { link: 0, arrival: now, len: packet.len() as u32, bytes: packet };
+        self.0.decide(now, &asked, &[Some(*waiting)]) == Wish::Pass
+    }
+}
+
 /// What is studied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
@@ -68,14 +87,13 @@ pub struct Case {
     /// Streams of cross traffic.
     pub cross: u32,
     /// When these send: from, to.
-    pub bursts: Vec<(Duration, Duration)>,
+    pub bursts: Vec<Burst>,
 }
 
 impl Case {
     /// Whether a frame begins within a burst.
     pub fn in_burst(&self, frame: u32) -> bool {
-        let at = self.video.begins(frame);
-        self.bursts.iter().any(|&(from, to)| from <= at && at < to)
+        measure::in_burst(&self.video, &self.bursts, frame)
     }
 }
 
@@ -108,61 +126,30 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The frames, as they are measured.
+    pub fn shots(&self) -> Vec<Shot> {
+        let shot =
+            |frame: &Frame| Shot { frame: frame.shown.frame, psnr: frame.psnr, bands: frame.bands };
+        self.frames.iter().map(shot).collect()
+    }
     /// The mean PSNR of frames that begin within bursts.
     pub fn psnr_in_bursts(&self, case: &Case) -> f64 {
-        let within = self.frames.iter().filter(|frame| case.in_burst(frame.shown.frame));
-        let (sum, count) =
-            within.fold((0.0, 0.0), |(sum, count), frame| (sum + frame.psnr, count + 1.0));
-        sum / f64::max(count, 1.0)
+        measure::psnr_in_bursts(&case.video, &case.bursts, &self.shots())
     }
     /// The rate at which the stream arrived from one time to another.
     pub fn arrival_rate(&self, from: Duration, to: Duration) -> f64 {
-        let within = |at: Time| (from..to).contains(&at.since_start());
-        let bytes: u64 =
-            self.arrived.iter().filter(|(at, _)| within(*at)).map(|(_, len)| len.0).sum();
-        bytes as f64 * 8.0 / (to - from).as_secs_f64()
+        measure::arrival_rate(&self.arrived, from, to)
     }
-    /// From the beginning of a burst until what passes, up to the end of the burst, is no more than `share` of the line
-    /// and a twentieth, give or take what that is in [`ALLOWED`]; in steps of 10 ms.
-    pub fn settled(&self, burst: (Duration, Duration), share: f64) -> Duration {
-        let rate = LINE.as_bits() as f64 * share / 8.0;
-        let fits = |from: Duration| {
-            let (mut then, mut over) = (from, 0.0);
-            self.passed.iter().all(|(at, len)| {
-                let at = at.since_start();
-                if !(from..burst.1).contains(&at) {
-                    return true;
-                }
-                let gone = (at - then).as_secs_f64() * rate * 1.05;
-                (over, then) = (f64::max(over - gone, 0.0) + len.0 as f64, at);
-                over <= rate * ALLOWED.as_secs_f64()
-            })
-        };
-        let mut from = burst.0;
-        while from < burst.1 && !fits(from) {
-            from += STEP;
-        }
-        from - burst.0
+    /// How soon after the beginning of a burst what passes fits a share of the line ([`measure::settled`]).
+    pub fn settled(&self, burst: Burst, share: f64) -> Duration {
+        let granted = LINE.as_bits() as f64 * share;
+        measure::settled(&self.passed, burst, Rate::from_bits(granted as u64))
     }
     /// How many of 8 frames had each band whole, by window and priority (D-105).
     pub fn histogram(&self) -> Vec<[u8; wave::BANDS]> {
-        let window = |frames: &[Frame]| {
-            let mut counts = [0; wave::BANDS];
-            for (band, count) in counts.iter_mut().enumerate() {
-                let there = frames.iter().filter(|frame| frame.bands >> band & 1 == 1);
-                *count = there.count() as u8;
-            }
-            counts
-        };
-        self.frames.chunks_exact(WINDOW).map(window).collect()
+        measure::histogram(&self.shots())
     }
 }
-
-/// What may wait for a moment: a period of the scaler's profile.
-pub const ALLOWED: Duration = Duration::from_ms(50);
-const STEP: Duration = Duration::from_ms(10);
-/// Frames of a window of the histogram (Fig 8).
-pub const WINDOW: usize = 8;
 
 /// What arrives at the queue.
 enum Arrival {
@@ -272,6 +259,16 @@ impl Screen<'_> {
 
 /// Runs a case. `film` is that of its video ([`Options::film`]).
 pub fn run(case: &Case, film: &[Vec<Vec<u8>>], filter: &mut dyn Filter) -> Outcome {
+    run_judged(case, film, Judge::new(case.video), filter)
+}
+
+/// The same of other pictures, which `judge` knows.
+pub fn run_judged(
+    case: &Case,
+    film: &[Vec<Vec<u8>>],
+    mut judge: Judge,
+    filter: &mut dyn Filter,
+) -> Outcome {
     let mut line = Line::new(1 + case.cross);
     let (width, height) = case.video.size;
     let decoder = Decoder::new(width, height);
@@ -311,7 +308,6 @@ pub fn run(case: &Case, film: &[Vec<Vec<u8>>], filter: &mut dyn Filter) -> Outco
     }
     line.send(Time::MAX, |at, packet| screen.take(at, &packet));
     screen.shown.extend(screen.decoder.finish());
-    let mut judge = Judge::new(case.video);
     let judged = screen.shown.into_iter().map(|shown| {
         let (psnr, bands) = (judge.see(&shown), mask(&shown));
         Frame { shown, psnr, bands }

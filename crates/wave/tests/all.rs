@@ -1,4 +1,5 @@
-//! The codec as a whole, and beside an oracle.
+//! The codec as a whole, and beside an oracle; what is measured of a stream.
 
 mod codec;
+mod measure;
 mod oracle;

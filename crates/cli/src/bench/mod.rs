@@ -51,7 +51,7 @@ Examples:
   lastmeter bench router          a router beside the kernel (needs root and `make devices`)
   lastmeter bench receive --out receive.html
                                   ways to receive under load, here and in the model (needs root)
-  lastmeter bench dtp             transactions with a device over UDP; `time-wait` is about closed connections
+  lastmeter bench dtp             transactions with a device over UDP; `time-wait`: closed ones
   lastmeter bench engine/fat-tree --size 32
                                   what memory 8192 hosts take
   lastmeter bench lookup/engines --out engines.html
@@ -112,6 +112,8 @@ pub(crate) struct Setting<'a> {
     threads: &'a Threads,
 }
 
+/// Frames a second of a film in CIF, which its coder has to keep up with.
+const FILM: f64 = 30.0;
 /// How long a case of a crate is repeated.
 const SECONDS: f64 = 1.0;
 const SECONDS_QUICK: f64 = 0.05;
@@ -150,6 +152,9 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         found = true;
         let mut result = timed(case, common.quick);
         classify::beside(&mut result, common.quick)?;
+        if result.bench.starts_with("wave/") {
+            result.beside("real time", FILM);
+        }
         show(common, &result);
         results.push(result);
     }

@@ -7,10 +7,11 @@ mod validate;
 
 use crate::emulate::{self, Demand, Options, Report, Trial};
 use crate::world::{self, Disk};
-use crate::{Common, Complaint, Ended, output, results, run};
+use crate::{Common, Complaint, Ended, daemon, output, results, run};
 use lastmeter_base::{Duration, Quantity};
 use lastmeter_engine::Control;
 use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::run::has_plugins;
 use lastmeter_ledger as report;
 use lastmeter_live::clock::WaitOptions;
 use lastmeter_live::port::Offload;
@@ -24,6 +25,9 @@ use std::sync::Arc;
 /// hosts with `live = true` become network namespaces with an interface `eth0`; COMMAND, or a shell,
 /// runs in the first of them, and the run ends with it. Nothing outside these namespaces is
 /// touched, and nothing is left behind. Requires unprivileged user namespaces, or root.
+///
+/// An experiment with plugins and Wave Video, such as `wave-video`, runs with live routers in namespaces (root): plain
+/// queueing, then with the plugins, each beside the model.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -88,13 +92,14 @@ Examples:
   lastmeter live my.toml --set links.0.rate='100 Mbit/s' --twin -- ./my-program
   lastmeter live emulated-link --search --pin 1
   lastmeter live emulated-link --validate --pin 1
+  lastmeter live wave-video --out out
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 
 pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     results::prepare(arguments.out.as_deref())?;
     let control = Arc::new(Control::default());
-    stop_on_signal(&control)?;
     if arguments.validate {
+        stop_on_signal(&control)?;
         return validate::validate(common, arguments, &control);
     }
     let found = world::experiment(&arguments.experiment)?;
@@ -103,6 +108,10 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     let overrides = run::overrides(common, &arguments.sets)?;
     let experiment = Experiment::parse(&found.name, &found.text, &overrides, &disk)
         .map_err(|problems| run::complaint(common, &problems))?;
+    if has_plugins(&experiment) {
+        return with_routers(common, arguments);
+    }
+    stop_on_signal(&control)?;
     let options = options(common, arguments)?;
     if arguments.search {
         return search(common, &experiment, &options, &disk, &control);
@@ -116,6 +125,26 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     show(common, &report);
     results::offer(arguments.out.as_deref(), &report.ledger)?;
     Ok(ended(&report))
+}
+
+/// Has an experiment with plugins run by `lastmeterd`, with its live routers and programs of its own.
+fn with_routers(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
+    let Arguments { host, attach, port, busy, spin, pin, tolerance, .. } = arguments;
+    let Arguments { strict, twin, search, pcaps, command, .. } = arguments;
+    let lists = [host, attach, pcaps, command].iter().any(|list| !list.is_empty());
+    let texts = [port, spin, tolerance].iter().any(|text| text.is_some());
+    if lists || texts || pin.is_some() || *busy || *strict || *twin || *search {
+        let right = "live routers and programs of its own run it; give only --set and --out";
+        return Err(Complaint(format!("`{}` has plugins: {right}", arguments.experiment)));
+    }
+    let seed = common.seed.map(|seed| format!("seed={seed}"));
+    let mut words = vec!["live".to_owned(), arguments.experiment.clone()];
+    let sets = arguments.sets.iter().cloned().chain(seed);
+    words.extend(sets.flat_map(|set| ["--set".to_owned(), set]));
+    if let Some(out) = &arguments.out {
+        words.extend(["--out".to_owned(), out.display().to_string()]);
+    }
+    daemon::run(common, "wave", &daemon::Arguments::of(words))
 }
 
 /// Fell short if no rate is certified.

@@ -19,6 +19,7 @@ use lastmeter_engine::{Control, Outcome, Serial};
 use lastmeter_lab::build::{Changes, build};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{Builtin, texts};
+use lastmeter_lab::run::has_plugins;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -53,7 +54,9 @@ fn subjects() -> &'static [Subject] {
             let name = name.strip_suffix("/experiment").unwrap_or(name);
             Some((name.to_owned(), text))
         });
-        files.map(|(name, text)| subject(name, text)).collect()
+        // There is no sandbox for plugins here.
+        let plain = |(name, text): &(String, String)| !has_plugins(&parse(name, text).unwrap());
+        files.filter(plain).map(|(name, text)| subject(name, text)).collect()
     })
 }
 

@@ -37,6 +37,7 @@ mod striping;
 mod tcp_recovery;
 mod time_wait;
 mod vunet;
+mod wave_video;
 mod wormhole;
 
 use super::{Constants, Effort, Error};
@@ -248,6 +249,7 @@ const ALL: &[(&str, Compute, Option<Figures>)] = &[
     ("tcp-recovery", tcp_recovery::rows, None),
     ("time-wait", time_wait::rows, None),
     ("vunet", vunet::rows, None),
+    ("wave-video", wave_video::rows, Some(wave_video::plots)),
     ("wormhole", wormhole::rows, None),
 ];
 

@@ -12,7 +12,7 @@ use lastmeter_lab::close::close;
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::Pair;
-use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::library::{Builtin, Library, Programs};
 use lastmeter_lab::run::{Failure, Runner, Watch, closing, explain};
 use lastmeter_ledger::Ledger;
 use std::collections::BTreeMap;
@@ -191,7 +191,8 @@ impl Setting<'_> {
             let seconds = seconds.map_err(|found| sweep.fail(&early.place, found))?;
             early_at += Duration::from_secs_f64(seconds);
         }
-        let mut built = build(&experiment, &Changes::NONE, &Builtin).map_err(Error::Problems)?;
+        let library = Sandboxed(self.means.programs);
+        let mut built = build(&experiment, &Changes::NONE, &library).map_err(Error::Problems)?;
         built.graph.collecting = matches!(record, "stages" | "verdict");
         built.graph.tracing = record == "trace";
         let end = built.end;
@@ -209,12 +210,21 @@ impl Setting<'_> {
             "verdict" => {
                 let watch = Watch::default();
                 let parallel = self.means.parallel;
-                let runner = Runner { parallel, threads: 1, library: &Builtin, watch: &watch };
+                let runner = Runner { parallel, threads: 1, library: &library, watch: &watch };
                 Some(explain(&experiment, 0, runner).map_err(failed)?.ledger)
             }
             _ => None,
         };
         Ok(Found { name: instance.key.clone(), outcome, early, ledger })
+    }
+}
+
+/// The bundled profiles, and what runs owners' programs.
+struct Sandboxed<'a>(Option<&'a dyn Programs>);
+
+impl Library for Sandboxed<'_> {
+    fn programs(&self) -> Option<&dyn Programs> {
+        self.0
     }
 }
 
