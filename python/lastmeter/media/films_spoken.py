@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import cv2
 import numpy as np
 
@@ -181,7 +183,8 @@ def comedy(seed: int, jokes: int = 10) -> Film:
 def sport(seed: int, goals: int = 7) -> Film:
     """A game with a scoreboard in a corner; close-ups without it, replays, and goals."""
     rng = np.random.default_rng([seed, 5])
-    corner = (16 if rng.random() < 0.5 else 216, 14 if rng.random() < 0.5 else 206)
+    is_left, is_high = rng.random() < 0.5, rng.random() < 0.5
+    board = _board(np.random.default_rng([seed, 6]), is_left, is_high)
     ground = tuple(int(v) for v in rng.integers(10, 70, 3))
     truth, scores = [], [(0.0, 0, 0)]
     at, home, away = float(rng.uniform(8, 14)), 0, 0
@@ -218,26 +221,36 @@ def sport(seed: int, goals: int = 7) -> Film:
         _, us, them = max(
             (score for score in scores if score[0] <= now), key=lambda score: score[0]
         )
-        _draw_scoreboard(image, corner, us, them, ground)
+        _draw_scoreboard(image, board, f"HOM {us}:{them} AWY", ground)
         return noise(image, number)
 
-    known = {"region": (corner[0], corner[1], 88, 20)}
+    known = {"region": (board.x, board.y, board.width, board.height), "scale": board.scale}
     return Film("sport", seed, seconds, RATE, draw, truth, known=known)
 
 
-def _draw_scoreboard(
-    image: Image, corner: tuple[int, int], home: int, away: int, ground: tuple[int, ...]
-) -> None:
-    x, y = corner
-    cv2.rectangle(image, (x, y), (x + 88, y + 20), ground, -1)
-    text = f"HOM {home}:{away} AWY"
-    cv2.putText(
-        image,
-        text,
-        (x + 3, y + 14),
-        cv2.FONT_HERSHEY_SIMPLEX,
-        0.35,
-        (255, 255, 255),
-        1,
-        cv2.LINE_AA,
-    )
+@dataclass(frozen=True)
+class _Board:
+    """A scoreboard's place, and what it is written with."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    scale: float
+    font: int
+
+
+def _board(rng: Generator, is_left: bool, is_high: bool) -> _Board:
+    scale = (0.35, 0.45, 0.55)[int(rng.integers(3))]
+    font = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX)[int(rng.integers(2))]
+    (width, tall), _ = cv2.getTextSize("HOM 0:0 AWY", font, scale, 1)
+    width, height = width + 8, tall + 12
+    x, y = 16 if is_left else 304 - width, 14 if is_high else 226 - height
+    return _Board(x, y, width, height, scale, font)
+
+
+def _draw_scoreboard(image: Image, board: _Board, text: str, ground: tuple[int, ...]) -> None:
+    x, y = board.x, board.y
+    cv2.rectangle(image, (x, y), (x + board.width, y + board.height), ground, -1)
+    place, white = (x + 3, y + board.height - 6), (255, 255, 255)
+    cv2.putText(image, text, place, board.font, board.scale, white, 1, cv2.LINE_AA)

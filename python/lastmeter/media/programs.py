@@ -277,13 +277,13 @@ def sport(
     film = index.film(name, seconds=capture.sessions[-1][1] if capture.sessions else None)
     index.forget(film, "sport")
     for number, highlight in enumerate(found.highlights, 1):
-        begin = max(0.0, highlight.time - BEFORE)
+        begin, score = max(0.0, highlight.time - BEFORE), highlight.score
         clip = Clip(
             "sport",
             begin,
             highlight.time + AFTER,
-            f"change {number} of the score",
-            more={"at": highlight.time},
+            f"change {number} of the score" if score is None else f"{score[0]}:{score[1]}",
+            more={"at": highlight.time, "score": score},
         )
         index.add(film, clip)
     clips = index.clips("sport", film=film)

@@ -144,6 +144,18 @@ def sport(seed: int) -> Score:
     )
 
 
+def digits(seed: int) -> Score:
+    """Goals whose score was read: right in time and in both numbers."""
+    film = films_spoken.sport(seed)
+    read = [item for item in play(film, Scoreboard()).highlights if item.score is not None]
+    right = 0
+    for item in read:
+        goal = min(film.truth, key=lambda span: abs(span.begin - item.time))
+        is_score = item.score == (goal.values["home"], goal.values["away"])
+        right += abs(goal.begin - item.time) <= NEAR and is_score
+    return Score("digits", f"sport-{seed}", right, len(read), len(film.truth))
+
+
 def _points(program: str, film: str, said: list[float], true: list[float]) -> Score:
     left = list(true)
     right = 0
@@ -162,6 +174,7 @@ PROGRAMS: dict[str, Callable[[int], Score]] = {
     "news": news,
     "jokes": comedy,
     "sport": sport,
+    "digits": digits,
 }
 
 

@@ -1,7 +1,7 @@
 """Sports Highlight Browser: clips around each change of a scoreboard (A-86).
 
 The scoreboard is where edges stay while all else moves. Its picture is compared with the one before: a change that
-lasts is an event; a frame that does not show the board (a close-up, a replay) is passed over.
+lasts is an event, with the new score where :mod:`.digits` can read it; a frame that does not show the board (a close-up, a replay) is passed over.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from .digits import consistent, read_score
 from .graph import Module
 from .modules import grey
 from .payload import Event, Frame, Image, Payload
@@ -30,10 +31,11 @@ CONTRAST = 60
 
 @dataclass
 class Highlight:
-    """The score changed: when, and the board's picture after it."""
+    """The score changed: when, the board's picture after it, and the score if it can be read."""
 
     time: float
     image: Image
+    score: tuple[int, int] | None = None
 
 
 def find_scoreboard(images: list[Image]) -> tuple[int, int, int, int] | None:
@@ -81,7 +83,8 @@ class Scoreboard(Module):
         self._next = 0.0
         self._state: np.ndarray | None = None
         self._since: tuple[float, np.ndarray] | None = None
-        self._last = 0.0
+        #: The boards that were seen since, without noise when added up.
+        self._seen: list[Image] = []
 
     def process(self, port: str, payload: Payload) -> None:
         assert isinstance(payload, Frame)
@@ -93,6 +96,9 @@ class Scoreboard(Module):
     def finish(self) -> None:
         if self.region is None:
             self._settle()
+        scores = consistent([highlight.score for highlight in self.highlights])
+        for highlight, score in zip(self.highlights, scores, strict=True):
+            highlight.score = score
 
     def _learn(self, frame: Frame) -> None:
         # While the region is not known, small pictures are held, and looked at once it is.
@@ -134,12 +140,15 @@ class Scoreboard(Module):
             self._since is None
             or float((np.abs(crop - self._since[1]) > CONTRAST * 0.5).mean()) > CHANGED
         ):
-            self._since = (at, crop)
-        elif at - self._since[0] >= LASTS:
+            self._since, self._seen = (at, crop), []
+        self._seen.append(plane[max(0, y - 2) : y + height + 2, max(0, x - 2) : x + width + 2])
+        if at - self._since[0] >= LASTS:
             self._changed(self._since[0], crop)
 
     def _changed(self, at: float, crop: np.ndarray) -> None:
         self._state, self._since = crop, None
-        self.highlights.append(Highlight(at, crop.astype(np.uint8)))
+        score = read_score(np.mean(self._seen, axis=0).astype(np.uint8))
+        self.highlights.append(Highlight(at, crop.astype(np.uint8), score))
         if self._graph is not None:
-            self.send("out", Event(at, name="score", values={"number": len(self.highlights)}))
+            values = {"number": len(self.highlights), "score": score}
+            self.send("out", Event(at, name="score", values=values))
