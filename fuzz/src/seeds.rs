@@ -10,7 +10,9 @@ use lastmeter_wire::capture::{LinkType, Writer};
 use lastmeter_wire::control::{der, dq, vidboard as command, vunet};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
+use lastmeter_wire::iscsi;
 use lastmeter_wire::routes::{mrt, text};
+use lastmeter_wire::scsi::Sense;
 use lastmeter_wire::{Error, atp, camera, dtp, jetstream, myrinet, nbd, rfb, token, wave};
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
@@ -26,6 +28,24 @@ pub fn write() -> std::io::Result<()> {
         std::fs::write(folder.join(format!("{number:02}")), bytes)?;
     }
     Ok(())
+}
+
+/// An iSCSI login's first header.
+fn login() -> [u8; iscsi::HEADER_LEN] {
+    let (transit, continues, current, next) = (true, false, 0, 1);
+    let (version_max, version_min, isid, tsih, connection) = (0, 0, [0x80, 0, 0, 1, 0, 0], 0, 1);
+    iscsi::Request::new(iscsi::Ask::Login {
+        transit,
+        continues,
+        current,
+        next,
+        version_max,
+        version_min,
+        isid,
+        tsih,
+        connection,
+    })
+    .emit()
 }
 
 fn header(vci: u16) -> Header {
@@ -219,6 +239,10 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_nbd", request.emit().to_vec()),
         ("fuzz_nbd", option.emit().to_vec()),
         ("fuzz_nbd", wanted.emit()),
+        ("fuzz_iscsi", login().to_vec()),
+        ("fuzz_iscsi", b"InitiatorName=iqn.2026-11.a:b\0CHAP_C=0x00ff\0CHAP_R=0bAAEC\0".to_vec()),
+        ("fuzz_scsi", vec![0x28, 8, 0, 0, 0, 16, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]),
+        ("fuzz_scsi", Sense::MISCOMPARED.fixed()),
         ("fuzz_rfb", rfb::Message::Encodings(vec![rfb::encoding::ZRLE, rfb::encoding::COPY]).emit()),
         ("fuzz_rfb", rfb::Message::Cut(b"text".to_vec()).emit()),
         ("fuzz_rfb", screen.emit()),

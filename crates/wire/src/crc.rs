@@ -1,8 +1,9 @@
-//! The cyclic redundancy checks of ATM and Myrinet.
+//! The cyclic redundancy checks of ATM, iSCSI and Myrinet.
 //!
 //! | name    | polynomial                     | used by                                         |
 //! |---------|--------------------------------|-------------------------------------------------|
 //! | CRC-32  | 0x04C11DB7, not reflected      | AAL5 (I.363.5); the same as bzip2's             |
+//! | CRC-32C | 0x1EDC6F41, reflected          | iSCSI (RFC 7143, section 13.1)                  |
 //! | CRC-10  | x^10+x^9+x^5+x^4+x+1           | AAL3/4 and OAM cells (I.363.3, I.610)           |
 //! | CRC-8   | x^8+x^2+x+1                    | header error control (I.432), Myrinet           |
 //!
@@ -23,6 +24,11 @@ pub const CRC32_RESIDUE: u32 = !0xc704_dd7b;
 pub fn crc32(data: &[u8]) -> u32 {
     // The library returns all widths in 64 bits; the upper half is zero here.
     crc_fast::checksum(CrcAlgorithm::Crc32Bzip2, data) as u32
+}
+
+/// CRC-32C of iSCSI: initial value all ones, least significant bit first, complemented.
+pub fn crc32c(data: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, data) as u32
 }
 
 /// CRC-32 of AAL5 over data in pieces. Pieces of less than some hundred bytes are slow; if all data is available,

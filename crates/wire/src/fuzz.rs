@@ -16,8 +16,11 @@ use crate::internet::checksum::{self, Sum};
 use crate::internet::embedded::Embedded;
 use crate::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use crate::routes::{self, ROUTES_MAX, Routes};
-use crate::{atp, camera, dtp, jetstream, myrinet, nbd, netlink, rfb, token, wave};
+use crate::{atp, camera, dtp, jetstream, myrinet, netlink, rfb, token, wave};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
+
+mod storage;
+pub use storage::{fuzz_iscsi, fuzz_nbd, fuzz_scsi};
 
 /// One entry point.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,8 @@ targets!(
     fuzz_atp,
     fuzz_myrinet,
     fuzz_nbd,
+    fuzz_iscsi,
+    fuzz_scsi,
     fuzz_camera,
     fuzz_camera_rtp,
     fuzz_camera_text,
@@ -341,23 +346,6 @@ pub fn fuzz_myrinet(data: &[u8]) {
     if let Ok(parsed) = myrinet::Packet::parse(&packet) {
         let again = myrinet::emit(&[], parsed.packet_type, parsed.payload);
         assert_eq!(again, Ok(packet.clone()));
-    }
-}
-
-/// NBD's options and requests: what parses is emitted as it was.
-pub fn fuzz_nbd(input: &[u8]) {
-    if let Some(Ok(option)) = input.first_chunk().map(nbd::Option::parse) {
-        assert_eq!(option.emit(), input[..nbd::OPTION_LEN]);
-    }
-    if let Some(Ok(request)) = input.first_chunk().map(nbd::Request::parse) {
-        assert_eq!(request.emit(), input[..nbd::REQUEST_LEN]);
-    }
-    if let Ok(wanted) = nbd::Wanted::parse(input) {
-        assert_eq!(wanted.emit(), input);
-    }
-    if let Ok((name, queries)) = nbd::contexts(input) {
-        let len: usize = queries.iter().map(|query| 4 + query.len()).sum();
-        assert_eq!(8 + name.len() + len, input.len());
     }
 }
 

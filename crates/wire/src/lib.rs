@@ -17,6 +17,7 @@ mod error;
 pub mod framebuffer;
 pub mod fuzz;
 pub mod internet;
+pub mod iscsi;
 pub mod jetstream;
 pub mod myrinet;
 pub mod nbd;
@@ -24,6 +25,7 @@ pub mod netlink;
 pub mod print;
 pub mod rfb;
 pub mod routes;
+pub mod scsi;
 pub mod token;
 pub mod wave;
 
