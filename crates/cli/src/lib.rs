@@ -117,7 +117,7 @@ enum Command {
     Dq(dq::Arguments),
     /// Make, check, sign, fetch and measure plugins: owners' programs for their devices
     Plugin(daemon::Arguments),
-    /// Serve a disk over NBD, with its owner's policies in front of every command
+    /// Serve a disk over iSCSI and NBD, with its owner's policies in front of every command
     Disk(daemon::Arguments),
     /// Serve a screen to viewers (VNC) and programs, each in its part of it
     Display(daemon::Arguments),

@@ -38,7 +38,7 @@ enum Command {
     /// Make, check, sign, fetch and measure plugins
     #[command(subcommand)]
     Plugin(plugin::Command),
-    /// Serve a disk over NBD, with its owner's policies in front of every command
+    /// Serve a disk over iSCSI and NBD, with its owner's policies in front of every command
     #[command(subcommand)]
     Disk(disk::Command),
     /// Serve a screen to viewers and programs, each in its part of it

@@ -10,6 +10,7 @@ mod docs;
 mod fetch;
 #[path = "../../cli/tests/follow.rs"]
 mod follow;
+mod initiator;
 mod model;
 mod router;
 mod useful;

@@ -2,8 +2,10 @@
 //!
 //! Rows: N-32.
 
+use super::initiator::Initiator;
 use super::{PROGRAM, has, said};
-use std::io::{Read, Write};
+use lastmeter_wire::scsi::Sense;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,25 +13,38 @@ use std::time::{Duration, Instant};
 
 const FILE: &str = "\
 file = 'disk.img'\nsize = '1 MiB'\nsocket = 'disk.sock'\n\
+[iscsi]\nlisten = '127.0.0.1:0'\n\
 [sizes]\nalice = '64 KiB'\n\
 [clients.alice]\ntoken = 'a-long-secret'\npolicies = ['first']\n\
 [clients.anyone]\npolicies = ['look']\n\
 [policies.first]\nexpression = '(or (= operation flush) (within lba 0 128))'\n\
 [policies.look]\nexpression = '(read-only)'\n";
 
-struct Disk(Child);
+/// The program, and its iSCSI address: host, port, target, unit.
+struct Disk(Child, String);
 
 impl Disk {
     fn start(folder: &Path) -> Disk {
-        std::fs::write(folder.join("disk.toml"), FILE).unwrap();
-        let child = Command::new(PROGRAM)
+        Disk::begin(folder, FILE, Command::new(PROGRAM))
+    }
+    /// With this configuration, and this command before `disk run`.
+    fn begin(folder: &Path, text: &str, mut command: Command) -> Disk {
+        std::fs::write(folder.join("disk.toml"), text).unwrap();
+        let child = command
             .args(["disk", "run"])
             .arg(folder.join("disk.toml"))
             .args(["--ledger"])
             .arg(folder.join("ledger.json"))
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn();
-        let disk = Disk(child.unwrap());
+        let mut child = child.unwrap();
+        // What it serves, a line each; the first is iSCSI's.
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        let portal = line.trim().strip_prefix("serving iscsi://").unwrap_or_default().to_owned();
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        let disk = Disk(child, portal);
         let began = Instant::now();
         while UnixStream::connect(folder.join("disk.sock")).is_err() {
             assert!(began.elapsed() < Duration::from_secs(10), "the disk did not begin");
@@ -120,11 +135,24 @@ fn each_client_may_do_what_its_owner_said() {
     assert!(!folder.path().join("disk.sock").exists());
 }
 
+/// How often a disk is killed in a test.
+fn kills() -> u64 {
+    std::env::var("LASTMETER_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
+}
+
+/// Kills a disk while it is written to.
+fn kill_soon(disk: &Disk, round: u64) -> std::thread::JoinHandle<()> {
+    let pid = disk.0.id().to_string();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_micros(500 + 700 * (round % 7)));
+        Command::new("kill").args(["-9", &pid]).output().unwrap();
+    })
+}
+
 /// Killed at any instant: what was answered with FUA is there afterwards, and every block is whole.
 #[test]
 fn what_was_durable_outlives_a_kill() {
-    let kills =
-        std::env::var("LASTMETER_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
+    let kills = kills();
     let folder = tempfile::tempdir().unwrap();
     let mut wanted = [0u8; 128];
     for round in 1..=kills {
@@ -141,11 +169,7 @@ fn what_was_durable_outlives_a_kill() {
             assert_eq!(block(&mut alice, READ, 0, lba as u64, &mut data), Some(0));
             *byte = data[0];
         }
-        let pid = disk.0.id().to_string();
-        let kill = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_micros(500 + 700 * (round % 7)));
-            Command::new("kill").args(["-9", &pid]).output().unwrap();
-        });
+        let kill = kill_soon(&disk, round);
         for step in 0u64.. {
             let lba = (step * 37 + round) % 128;
             let next = wanted[lba as usize].wrapping_add(1);
@@ -162,10 +186,114 @@ fn what_was_durable_outlives_a_kill() {
     }
 }
 
+/// The same over iSCSI, with up to four blocks at once and flushes between: of the write that was not answered, each
+/// block is the old or the new one; all others are as they were answered.
+#[test]
+fn what_initiators_wrote_outlives_a_kill() {
+    const OPEN: &str = "file = 'disk.img'\nsize = '64 KiB'\nsocket = 'disk.sock'\n\
+        [iscsi]\nlisten = '127.0.0.1:0'\n";
+    let folder = tempfile::tempdir().unwrap();
+    let (mut wanted, mut unanswered) = ([0u8; 128], (0..0, 0u8));
+    for round in 1..=kills() {
+        let disk = Disk::begin(folder.path(), OPEN, Command::new(PROGRAM));
+        let mut initiator = Initiator::open(&disk.1);
+        for (lba, byte) in wanted.iter_mut().enumerate() {
+            let mut data = [0; 512];
+            assert_eq!(initiator.read(lba as u32, &mut data), Some(Ok(())));
+            assert!(data.iter().all(|found| *found == data[0]), "block {lba} is torn");
+            let (range, new) = &unanswered;
+            let is_new = range.contains(&lba) && data[0] == *new;
+            assert!(is_new || data[0] == *byte, "round {round}, block {lba}: {}", data[0]);
+            *byte = data[0];
+        }
+        let kill = kill_soon(&disk, round);
+        for step in 0.. {
+            let (lba, count) = ((step * 37 + round) as usize % 124, 1 + step as usize % 4);
+            let byte = (step * 7 + round) as u8;
+            let data = vec![byte; 512 * count];
+            unanswered = (lba..lba + count, byte);
+            let ended = initiator.write(lba as u32, step % 3 == 0, &data);
+            if ended.is_none() || step % 5 == 0 && initiator.flush().is_none() {
+                break;
+            }
+            assert_eq!(ended, Some(Ok(())));
+            wanted[unanswered.0.clone()].fill(byte);
+        }
+        kill.join().unwrap();
+    }
+}
+
+const FAILING: &str = "file = 'small/disk.img'\nsize = '4 MiB'\nsocket = 'disk.sock'\n\
+    [iscsi]\nlisten = '127.0.0.1:0'\n";
+
+/// Writes beyond what the kernel lets the program write, and reads of what somebody has cut off.
+#[test]
+fn a_medium_that_fails_is_told_and_the_disk_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("small")).unwrap();
+    let file = std::fs::File::create(folder.path().join("small/disk.img")).unwrap();
+    file.set_len(4 << 20).unwrap();
+    let mut limited = Command::new("sh");
+    // Half a MiB, or one, by the shell.
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\"", PROGRAM]);
+    let disk = Disk::begin(folder.path(), FAILING, limited);
+    let mut initiator = Initiator::open(&disk.1);
+    assert_eq!(initiator.write(0, true, &[1; 512]), Some(Ok(())));
+    assert_eq!(initiator.write(6000, false, &[2; 512]), Some(Err(Sense::WRITE_ERROR)));
+    let mut nbd = client(folder.path(), "");
+    assert_eq!(block(&mut nbd, WRITE, 0, 6000, &mut [2; 512]), Some(5), "EIO");
+    file.set_len(1 << 20).unwrap();
+    let mut data = [9; 512];
+    assert_eq!(initiator.read(6000, &mut data), Some(Err(Sense::READ_ERROR)));
+    assert_eq!(block(&mut nbd, READ, 0, 6000, &mut data), Some(5), "EIO");
+    assert_eq!((initiator.flush(), initiator.read(0, &mut data)), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(data, [1; 512]);
+    assert_eq!(block(&mut nbd, READ, 0, 0, &mut data), Some(0));
+}
+
+/// A sparse disk on a file system that has no room for all of it.
+#[test]
+fn a_full_medium_is_told_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("small")).unwrap();
+    let mount = "mount -t tmpfs -o size=256k none \"$0/small\"";
+    let can = Command::new("unshare").args(["-m", "sh", "-c", mount]).arg(folder.path()).output();
+    if !can.is_ok_and(|can| can.status.success()) {
+        println!("SKIP: no mounts (needs root)");
+        return;
+    }
+    let mut within = Command::new("unshare");
+    let script = format!("{mount} && exec {PROGRAM} \"$@\"");
+    within.args(["-m", "sh", "-c", &script]).arg(folder.path());
+    let disk = Disk::begin(folder.path(), FAILING, within);
+    let mut initiator = Initiator::open(&disk.1);
+    let byte = |lba: u32| (lba % 251) as u8 + 1;
+    let mut room = 0;
+    let ended = loop {
+        let ended = initiator.write(room, false, &[byte(room); 512]);
+        if ended != Some(Ok(())) {
+            break ended;
+        }
+        room += 1;
+    };
+    assert_eq!(ended, Some(Err(Sense::NO_ROOM)));
+    assert!((256..=512).contains(&room), "{room} blocks of 512 bytes in 256 KiB");
+    let mut nbd = client(folder.path(), "");
+    assert_eq!(block(&mut nbd, WRITE, 0, 8000, &mut [2; 512]), Some(28), "ENOSPC");
+    assert_eq!(initiator.flush(), Some(Ok(())));
+    for lba in 0..room {
+        let mut data = [0; 512];
+        assert_eq!(initiator.read(lba, &mut data), Some(Ok(())));
+        assert_eq!(data, [byte(lba); 512], "block {lba}");
+    }
+    // Others still have their places.
+    assert_eq!(initiator.write(0, true, &[7; 512]), Some(Ok(())));
+}
+
 #[test]
 fn the_clients_of_others_use_it() {
     let folder = tempfile::tempdir().unwrap();
-    let _disk = Disk::start(folder.path());
+    let disk = Disk::start(folder.path());
     let uri = |export: &str| {
         format!("nbd+unix:///{export}?socket={}", folder.path().join("disk.sock").display())
     };
@@ -188,7 +316,57 @@ fn the_clients_of_others_use_it() {
         let image = std::fs::read(folder.path().join("disk.img")).unwrap();
         assert!(image[..65536].iter().all(|byte| *byte == 0xa5));
         assert!(image[65536..].iter().all(|byte| *byte == 0), "nothing beyond her part");
+        initiators(&disk, folder.path());
     }
+}
+
+/// The same by iSCSI: QEMU's initiator reads what alice wrote, with her token and not without.
+fn initiators(disk: &Disk, folder: &Path) {
+    let plain = Command::new("qemu-img").args(["info", "iscsi://"]).output().unwrap();
+    let told = String::from_utf8_lossy(&plain.stderr).into_owned();
+    if told.contains("Unknown protocol") || told.contains("Unknown driver") {
+        println!("SKIP: qemu-img without iSCSI (qemu-block-extra)");
+        return;
+    }
+    let url = |who: &str| format!("iscsi://{who}{}", disk.1);
+    let copy = folder.join("copy.img");
+    let convert = |who: &str| {
+        let mut convert = Command::new("qemu-img");
+        convert.args(["convert", "-f", "raw", "-O", "raw", &url(who)]).arg(&copy);
+        convert.output().unwrap()
+    };
+    said(&convert("alice%a-long-secret@"), 0);
+    let read = std::fs::read(&copy).unwrap();
+    assert_eq!((read.len(), read.iter().all(|byte| *byte == 0xa5)), (65536, true));
+    said(&convert("alice%a-wrong-secret@"), 1);
+    // It writes, too, and reads that back; anyone may only look.
+    let io = |who: &str, commands: &[&str]| {
+        let mut qemu = Command::new("qemu-io");
+        qemu.args(["-f", "raw"]);
+        commands.iter().for_each(|command| {
+            qemu.args(["-c", command]);
+        });
+        let output = qemu.arg(url(who)).output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let told = io(
+        "alice%a-long-secret@",
+        &[
+            "write -P 0x5b 4k 8k",
+            "flush",
+            "write -z 12k 4k",
+            "discard 32k 8k",
+            "read -P 0x5b 4k 8k",
+        ],
+    );
+    assert!(told.contains("wrote 8192/8192") && told.contains("read 8192/8192"), "{told}");
+    assert!(!told.contains("fail"), "{told}");
+    let image = std::fs::read(folder.join("disk.img")).unwrap();
+    let is = |part: std::ops::Range<usize>, byte: u8| image[part].iter().all(|own| *own == byte);
+    assert!(is(0..4096, 0xa5) && is(4096..12288, 0x5b) && is(12288..16384, 0));
+    let told = io("", &["write -P 1 0 512"]);
+    assert!(told.contains("fail"), "{told}");
+    assert_eq!(std::fs::read(folder.join("disk.img")).unwrap(), image, "anyone wrote");
 }
 
 #[test]

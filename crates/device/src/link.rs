@@ -7,6 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// Unpredictable bytes, for challenges.
+pub(crate) fn unpredictable() -> Result<[u8; 16], String> {
+    let mut bytes = [0; 16];
+    let file = std::fs::File::open("/dev/urandom");
+    file.and_then(|mut file| file.read_exact(&mut bytes)).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
 /// A connection that can give up.
 pub(crate) trait Stream: Read + Write + Send + 'static {
     /// Reads and writes end with an error after so long; never, if absent.

@@ -3,4 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say what they skip")]
 
 mod camera;
+mod decode;
+mod hostile;
+mod initiator;
+mod iscsi;
 mod serve;

@@ -1,21 +1,26 @@
-//! `lastmeter bench disk`: requests for each second of the server's CPU, over a Unix socket, from memory, beside other
-//! servers with the same client.
+//! `lastmeter bench disk`: requests for each second of the server's CPU, from memory, beside other servers with the
+//! same client: NBD over a Unix socket beside nbdkit and qemu-nbd, iSCSI over TCP beside tgt.
 //!
 //! Rows: N-33, N-79.
 
 use super::client::{self, Load};
+use super::initiator;
 use crate::measured::{Folder, cpu_of, line};
 use crate::{Complaint, Report};
-use lastmeter_device::disk::server::{Config, Server};
+use lastmeter_device::disk::server::{Config, Iscsi, Server};
 use lastmeter_plugin::setting::Setting;
 use std::fmt::Write;
 use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The disk of the benchmark.
 const SIZE: &str = "256 MiB";
+const SIZE_BYTES: u64 = 256 << 20;
+/// The target, ours and tgt's.
+const TARGET: &str = "iqn.2026-11.local.lastmeter:disk";
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
@@ -33,6 +38,9 @@ pub(crate) struct Bench {
 pub(crate) struct Memory {
     /// The socket
     socket: PathBuf,
+    /// The address for iSCSI
+    #[arg(long)]
+    portal: Option<SocketAddr>,
     /// With a policy on every command, in WebAssembly
     #[arg(long)]
     policy: bool,
@@ -52,6 +60,7 @@ pub(crate) fn memory(arguments: &Memory) -> Result<Report, Complaint> {
         memory: true,
         size: Some(SIZE.to_owned()),
         socket: Some(arguments.socket.clone()),
+        iscsi: arguments.portal.map(|portal| Iscsi { listen: Some(portal), ..Iscsi::default() }),
         ..Config::default()
     };
     if arguments.policy {
@@ -75,6 +84,8 @@ struct Peer {
     name: &'static str,
     child: Child,
     socket: PathBuf,
+    /// For iSCSI: its address, and the number of its logical unit.
+    portal: Option<(SocketAddr, u64)>,
 }
 
 impl Drop for Peer {
@@ -121,7 +132,7 @@ fn start(name: &'static str, folder: &Path) -> Result<Option<Peer>, Complaint> {
     };
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let Ok(child) = child else { return Ok(None) };
-    let peer = Peer { name, child, socket };
+    let peer = Peer { name, child, socket, portal: None };
     let began = Instant::now();
     // A client that goes before it was greeted ends some servers.
     let greeted = || -> std::io::Result<()> {
@@ -138,12 +149,80 @@ fn start(name: &'static str, folder: &Path) -> Result<Option<Peer>, Complaint> {
     Ok(Some(peer))
 }
 
+/// An address that nobody uses.
+fn free() -> Result<SocketAddr, Complaint> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Starts a target of iSCSI; `None` if it is not installed, or cannot be set up.
+fn start_target(name: &'static str, folder: &Path) -> Result<Option<Peer>, Complaint> {
+    let (portal, socket) = (free()?, folder.join(format!("{name}.sock")));
+    // tgt is told by another program what it serves; this is where the two meet.
+    let meeting = (std::process::id() % 30_000 + 1000).to_string();
+    let mut command = match name {
+        "tgt" => {
+            let mut command = Command::new("tgtd");
+            command.args(["-f", "-C", &meeting, "--iscsi", &format!("portal={portal}")]);
+            command
+        }
+        _ => {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["disk", "memory"]).arg(&socket).args(["--portal", &portal.to_string()]);
+            if name == "policy" {
+                command.arg("--policy");
+            }
+            command
+        }
+    };
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(child) = child else { return Ok(None) };
+    let unit = u64::from(name == "tgt");
+    let mut peer = Peer { name, child, socket, portal: Some((portal, unit)) };
+    let began = Instant::now();
+    while TcpStream::connect(portal).is_err() {
+        // It cannot run here, for want of rights.
+        if peer.child.try_wait()?.is_some() && name == "tgt" {
+            return Ok(None);
+        }
+        if began.elapsed() > Duration::from_secs(10) {
+            return Err(Complaint(format!("{name} did not begin")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if name == "tgt" {
+        let file = folder.join("tgt.img");
+        std::fs::File::create(&file)?.set_len(SIZE_BYTES)?;
+        let file = file.to_string_lossy().into_owned();
+        let target = ["--mode", "target", "--tid", "1"];
+        let unit =
+            ["--mode", "logicalunit", "--tid", "1", "--lun", "1", "--op", "new", "-b", &file];
+        for arguments in [
+            [&target[..], &["--op", "new", "-T", TARGET]].concat(),
+            unit.to_vec(),
+            [&target[..], &["--op", "bind", "-I", "ALL"]].concat(),
+        ] {
+            let mut tgtadm = Command::new("tgtadm");
+            tgtadm.args(["-C", &meeting, "--lld", "iscsi"]).args(arguments);
+            if !tgtadm.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
+                return Ok(None);
+            }
+        }
+    }
+    initiator::fill(portal, TARGET, unit, SIZE_BYTES)?;
+    Ok(Some(peer))
+}
+
 /// Requests for each second of the server's CPU, and a second.
 fn measure(peer: &Peer, load: Load, bench: &Bench) -> Result<(f64, f64), Complaint> {
     let mut all = Vec::new();
     for _ in 0..bench.rounds {
         let (before, began) = (cpu_of(peer.child.id()), Instant::now());
-        let done = client::run(&peer.socket, "", load, bench.seconds);
+        let done = match peer.portal {
+            None => client::run(&peer.socket, "", load, bench.seconds),
+            Some((portal, unit)) => {
+                initiator::run(portal, TARGET, unit, SIZE_BYTES, load, bench.seconds)
+            }
+        };
         let done =
             done.map_err(|Complaint(why)| Complaint(format!("{}: {why}", peer.name)))? as f64;
         let cpu = (cpu_of(peer.child.id()) - before).max(0.01);
@@ -151,6 +230,48 @@ fn measure(peer: &Peer, load: Load, bench: &Bench) -> Result<(f64, f64), Complai
     }
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     Ok(all[all.len() / 2])
+}
+
+/// The measurement with which that of a policy is compared.
+fn kept(protocol: &str) -> String {
+    format!("disk/{protocol}-read-4k@32")
+}
+
+/// The measurement of a policy on every command.
+fn policed(protocol: &str) -> &'static str {
+    if protocol == "iscsi" { "disk/iscsi-policy" } else { "disk/policy" }
+}
+
+/// The measurements of a protocol that are wanted.
+fn cells(protocol: &str, bench: &Bench) -> Vec<(String, Load)> {
+    let wants = |name: &str| bench.name.as_ref().is_none_or(|part| name.contains(part.as_str()));
+    let mut cells = Vec::new();
+    for depth in [1, 32] {
+        for (size, length) in [("4k", 4096), ("64k", 65536)] {
+            for (what, write) in [("read", false), ("write", true)] {
+                let name = format!("disk/{protocol}-{what}-{size}@{depth}");
+                if wants(&name) || name == kept(protocol) && wants(policed(protocol)) {
+                    cells.push((name, Load { write, length, depth }));
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// Our server and those beside it.
+fn servers(protocol: &str, folder: &Path) -> Result<(Peer, Vec<Peer>), Complaint> {
+    let missing = "lastmeterd cannot be started";
+    if protocol == "iscsi" {
+        let own = start_target("lastmeter", folder)?.ok_or(missing)?;
+        return Ok((own, start_target("tgt", folder)?.into_iter().collect()));
+    }
+    let own = start("lastmeter", folder)?.ok_or(missing)?;
+    let mut peers = Vec::new();
+    for name in ["nbdkit", "qemu-nbd"] {
+        peers.extend(start(name, folder)?);
+    }
+    Ok((own, peers))
 }
 
 pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint> {
@@ -164,54 +285,51 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     let folder = Folder::new(&base, "disk")?;
     let folder = folder.path();
     let wants = |name: &str| bench.name.as_ref().is_none_or(|part| name.contains(part.as_str()));
-    let own = start("lastmeter", folder)?.ok_or("lastmeterd cannot be started")?;
-    let mut peers = Vec::new();
-    for name in ["nbdkit", "qemu-nbd"] {
-        peers.extend(start(name, folder)?);
-    }
     let (mut text, mut json) = (String::new(), Vec::new());
     let _ = writeln!(text, "{:24} {:>14} {:>24}", "benchmark", "I/Os per CPU s", "beside the best");
-    let mut kept = None;
-    for depth in [1, 32] {
-        for (size, length) in [("4k", 4096), ("64k", 65536)] {
-            for (what, write) in [("read", false), ("write", true)] {
-                let name = format!("disk/nbd-{what}-{size}@{depth}");
-                let base = name == "disk/nbd-read-4k@32" && wants("disk/policy");
-                if !(base || wants(&name)) {
-                    continue;
-                }
-                let load = Load { write, length, depth };
-                let (value, rate) = measure(&own, load, &bench)?;
-                if name == "disk/nbd-read-4k@32" {
-                    kept = Some((load, value));
-                }
-                let mut best: Option<(&str, f64)> = None;
-                for peer in &peers {
-                    let (other, _) = measure(peer, load, &bench)?;
-                    if best.is_none_or(|(_, most)| other > most) {
-                        best = Some((peer.name, other));
-                    }
-                }
-                let beside = best.map_or("nobody there".to_owned(), |(peer, other)| {
-                    format!("{:.2} x {peer}", value / other)
-                });
-                let _ = writeln!(text, "{name:24} {value:>14.0} {beside:>24}");
-                let note = format!("{rate:.0} a second");
-                json.push(line(&name, value, "I/Os per CPU s", best, &note));
-            }
+    for protocol in ["nbd", "iscsi"] {
+        let cells = cells(protocol, &bench);
+        if cells.is_empty() {
+            continue;
         }
-    }
-    if let Some((load, without)) = kept.filter(|_| wants("disk/policy")) {
-        let policy = start("policy", folder)?.ok_or("lastmeterd cannot be started")?;
-        let (with, _) = measure(&policy, load, &bench)?;
-        let share = with / without;
-        let _ = writeln!(text, "{:24} {share:>14.3} {:>24}", "disk/policy", "of the rate without");
-        let note = "a policy in WebAssembly on every command; nbd-read-4k@32";
-        json.push(line("disk/policy", share, "share", None, note));
+        let (own, peers) = servers(protocol, folder)?;
+        let mut without = None;
+        for (name, load) in cells {
+            let (value, rate) = measure(&own, load, &bench)?;
+            if name == kept(protocol) {
+                without = Some((load, value));
+            }
+            let mut best: Option<(&str, f64)> = None;
+            for peer in &peers {
+                let (other, _) = measure(peer, load, &bench)?;
+                if best.is_none_or(|(_, most)| other > most) {
+                    best = Some((peer.name, other));
+                }
+            }
+            let beside = best.map_or("nobody there".to_owned(), |(peer, other)| {
+                format!("{:.2} x {peer}", value / other)
+            });
+            let _ = writeln!(text, "{name:24} {value:>14.0} {beside:>24}");
+            let note = format!("{rate:.0} a second");
+            json.push(line(&name, value, "I/Os per CPU s", best, &note));
+        }
+        let name = policed(protocol);
+        if let Some((load, without)) = without.filter(|_| wants(name)) {
+            let policy = match protocol {
+                "iscsi" => start_target("policy", folder)?,
+                _ => start("policy", folder)?,
+            };
+            let policy = policy.ok_or("lastmeterd cannot be started")?;
+            let (with, _) = measure(&policy, load, &bench)?;
+            let share = with / without;
+            let _ = writeln!(text, "{name:24} {share:>14.3} {:>24}", "of the rate without");
+            let note = format!("a policy in WebAssembly on every command; {protocol}-read-4k@32");
+            json.push(line(name, share, "share", None, &note));
+        }
     }
     if json.is_empty() {
         return Err(Complaint(
-            "no benchmark of this name: nbd-read-4k@1, nbd-write-64k@32, ..., policy".to_owned(),
+            "no benchmark of this name: nbd-read-4k@1, iscsi-write-64k@32, ..., policy".to_owned(),
         ));
     }
     Ok(Report { text, json, good: true })

@@ -2,6 +2,7 @@
 
 mod bench;
 mod client;
+mod initiator;
 
 use crate::device::{File, Run, tell, until_ended, value};
 use crate::sandbox::Ticking;
@@ -20,7 +21,7 @@ pub(crate) enum Command {
     Check(File),
     /// The ledger of a running disk
     Show(File),
-    /// Measure it beside nbdkit and qemu-nbd where they are installed
+    /// Measure it beside nbdkit, qemu-nbd and tgt where they are installed
     Bench(bench::Bench),
     /// Serve memory for a benchmark
     #[command(hide = true)]
@@ -62,12 +63,16 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
     let server = Server::start(&config, file.folder(), disk, tell).map_err(|e| file.place(e))?;
     let (disk, clients) = (server.disk.clone(), server.clients.clone());
     let title = format!("disk {}", file.file.display());
+    let shared = disk.clone();
     let ledger = move || {
         let cpu = crate::sandbox::cpu().as_secs_f64();
-        disk.account.ledger(&title, env!("CARGO_PKG_VERSION"), cpu)
+        shared.account.ledger(&title, env!("CARGO_PKG_VERSION"), cpu)
     };
     if let Some(address) = server.address {
         crate::print(&format!("serving nbd://{address}\n"));
+    }
+    if let Some(portal) = server.portal {
+        crate::print(&format!("serving iscsi://{portal}/{}/0\n", disk.unit.name()));
     }
     if let Some(socket) = &config.socket {
         let socket = file.folder().join(socket);

@@ -5,14 +5,18 @@
 //!
 //! Rows: N-78.
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, memfd_create, seek};
+use rustix::fs::{
+    Advice, FallocateFlags, MemfdFlags, SeekFrom, fadvise, fallocate, memfd_create, seek,
+};
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::{PoisonError, RwLock};
 
-/// Block size for writing zeros if the file system cannot allocate them.
-const ZEROS: usize = 1 << 16;
+/// Bytes that are written or compared at once where a command has many.
+const PIECE: usize = 1 << 16;
 
 /// Blocks of a disk.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub struct Medium {
     size: u64,
     block: u32,
     read_only: bool,
+    /// Writes share it; whoever changes what it has read is alone.
+    turn: RwLock<()>,
 }
 
 /// An extent of the disk, as block status reports it.
@@ -62,7 +68,7 @@ impl Medium {
             let why = format!("{size} bytes are not one or more blocks of {block} (512 or 4096)");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        Ok(Medium { file, size, block, read_only })
+        Ok(Medium { file, size, block, read_only, turn: RwLock::new(()) })
     }
     /// Bytes.
     pub fn size(&self) -> u64 {
@@ -88,8 +94,82 @@ impl Medium {
     /// # Errors
     /// If the medium fails or is full.
     pub fn write(&self, at: u64, bytes: &[u8], fua: bool) -> io::Result<()> {
+        let turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
         self.file.write_all_at(bytes, at)?;
+        drop(turn);
         if fua { self.flush() } else { Ok(()) }
+    }
+    /// Writes one block many times.
+    ///
+    /// # Errors
+    /// If the medium fails or is full.
+    pub fn repeat(&self, at: u64, block: &[u8], times: u64) -> io::Result<()> {
+        let _turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+        let several = (PIECE / block.len().max(1)).max(1) as u64;
+        let piece = block.repeat(several.min(times) as usize);
+        let (mut done, length) = (0, times * block.len() as u64);
+        while done < length {
+            let part = (length - done).min(piece.len() as u64);
+            self.file.write_all_at(&piece[..part as usize], at + done)?;
+            done += part;
+        }
+        Ok(())
+    }
+    /// The first byte that is not as these are; none if all are.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn differs(&self, at: u64, bytes: &[u8]) -> io::Result<Option<usize>> {
+        let mut found = vec![0; PIECE.min(bytes.len())];
+        for (number, piece) in bytes.chunks(PIECE).enumerate() {
+            let found = &mut found[..piece.len()];
+            self.read(at + (number * PIECE) as u64, found)?;
+            if found != piece {
+                let first = piece.iter().zip(found.iter()).position(|(one, other)| one != other);
+                return Ok(first.map(|first| number * PIECE + first));
+            }
+        }
+        Ok(None)
+    }
+    /// Writes `new` if what is there is `expected`, and nobody writes between; else the first byte that differs.
+    ///
+    /// # Errors
+    /// If the medium fails or is full.
+    pub fn compare_and_write(
+        &self,
+        at: u64,
+        expected: &[u8],
+        new: &[u8],
+        fua: bool,
+    ) -> io::Result<Option<usize>> {
+        let turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+        let differs = self.differs(at, expected)?;
+        if differs.is_none() {
+            self.file.write_all_at(new, at)?;
+        }
+        drop(turn);
+        if fua && differs.is_none() {
+            self.flush()?;
+        }
+        Ok(differs)
+    }
+    /// Sets the bits that these have, and nobody writes between.
+    ///
+    /// # Errors
+    /// If the medium fails or is full.
+    pub fn or_write(&self, at: u64, bytes: &[u8], fua: bool) -> io::Result<()> {
+        let turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+        let mut found = vec![0; bytes.len()];
+        self.read(at, &mut found)?;
+        found.iter_mut().zip(bytes).for_each(|(found, byte)| *found |= byte);
+        self.file.write_all_at(&found, at)?;
+        drop(turn);
+        if fua { self.flush() } else { Ok(()) }
+    }
+    /// Reads ahead, where the kernel wants to.
+    pub fn prefetch(&self, at: u64, length: u64) {
+        // It is advice: without it, reads take longer.
+        let _ = fadvise(&self.file, at, NonZeroU64::new(length), Advice::WillNeed);
     }
     /// Makes every answered write durable.
     ///
@@ -98,13 +178,17 @@ impl Medium {
     pub fn flush(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+    fn allocate(&self, flags: FallocateFlags, at: u64, length: u64) -> rustix::io::Result<()> {
+        let _turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+        fallocate(&self.file, flags, at, length)
+    }
     /// Discards data, which may then read as zeros.
     ///
     /// # Errors
     /// If the medium fails. A file system that cannot do it has done nothing, which is right, too.
     pub fn trim(&self, at: u64, length: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.file, flags, at, length) {
+        match self.allocate(flags, at, length) {
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             other => Ok(other?),
         }
@@ -118,14 +202,10 @@ impl Medium {
             true => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
             false => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
         };
-        if length > 0 && fallocate(&self.file, flags, at, length).is_err() {
-            let zeros = vec![0; ZEROS];
-            let mut done = 0;
-            while done < length {
-                let part = (length - done).min(ZEROS as u64);
-                self.file.write_all_at(&zeros[..part as usize], at + done)?;
-                done += part;
-            }
+        if length > 0 && self.allocate(flags, at, length).is_err() {
+            // All lengths are whole blocks.
+            let block = self.block as usize;
+            self.repeat(at, &vec![0; block], length / block as u64)?;
         }
         if fua { self.flush() } else { Ok(()) }
     }

@@ -6,26 +6,22 @@
 //!          export's name: who the client is
 //! ```
 //!
-//! The name of the export says who the client is: its token, or nothing for anyone. What a policy lets through of a
-//! request it lets through whole, elsewhere, or not: NBD has no shorter replies. A client sees a disk of the size that
-//! the owner gave it, or of the medium.
+//! The name of the export says who the client is: its token, or nothing for anyone. A client sees a disk of the size
+//! that the owner gave it, or of the medium.
 //!
 //! Rows: N-30.
 
-use super::medium::Medium;
-use crate::access::{ANYONE, Access};
-use crate::account::{Account, Lap};
-use lastmeter_base::{Duration, Time};
-use lastmeter_plugin::chain::{Chain, Effect, Outcome};
-use lastmeter_plugin::request::{Body, Request as Asked, block};
+use super::gate::{Gate, Refusal};
+use super::{ANSWER, Disk, End, MEDIUM, POLICY, RECEIVE};
+use crate::access::ANYONE;
+use crate::account::Lap;
+use lastmeter_plugin::request::block;
 use lastmeter_wire::nbd::{
     self, CHUNK_LEN, Command, Kind, OPTION_LEN, REQUEST_LEN, Request, Wanted, can, chunk, error,
     flag, reply,
 };
-use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The longest request.
 pub const REQUEST_MAX: u32 = 32 << 20;
@@ -39,39 +35,11 @@ const EXTENTS_MAX: usize = 1024;
 const ALLOCATION: &str = "base:allocation";
 const ALLOCATION_NUMBER: u32 = 1;
 
-/// Stages of a disk's requests.
-pub const STAGES: [(&str, &str); 4] =
-    [("receive", "cpu"), ("policy", "cpu"), ("medium", "disk"), ("answer", "cpu")];
-const RECEIVE: usize = 0;
-const POLICY: usize = 1;
-const MEDIUM: usize = 2;
-const ANSWER: usize = 3;
-
-/// What sessions share.
-pub struct Disk {
-    /// The blocks.
-    pub medium: Medium,
-    /// Who may do what.
-    pub access: Access,
-    /// Sizes of clients' disks, in bytes, where they are not that of the medium.
-    pub sizes: BTreeMap<String, u64>,
-    /// The account.
-    pub account: Account,
-    /// When it started: the zero of the policies' clock.
-    pub began: Instant,
-}
-
 impl Disk {
-    fn now(&self) -> Time {
-        Time::START + Duration::from_secs_f64(self.began.elapsed().as_secs_f64())
-    }
     /// The client of an export's name.
     fn client<'a>(&'a self, export: &str) -> Option<&'a str> {
         let anyone = || self.access.client(ANYONE).map(|_| ANYONE);
         if export.is_empty() || export == ANYONE { anyone() } else { self.access.shown(export) }
-    }
-    fn size(&self, client: &str) -> u64 {
-        self.sizes.get(client).copied().unwrap_or(self.medium.size())
     }
     fn flags(&self) -> u16 {
         let mut flags = can::FLAGS | can::FLUSH | can::FUA | can::DF | can::MULTI;
@@ -80,32 +48,6 @@ impl Disk {
             flags |= can::READ_ONLY;
         }
         flags
-    }
-}
-
-/// How a session ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The client said so, or went.
-    Closed,
-    /// It said something that makes no sense.
-    Wrong(String),
-}
-
-impl From<io::Error> for End {
-    fn from(error: io::Error) -> End {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe => End::Closed,
-            _ => End::Wrong(error.to_string()),
-        }
-    }
-}
-
-impl From<lastmeter_wire::Error> for End {
-    fn from(error: lastmeter_wire::Error) -> End {
-        End::Wrong(error.to_string())
     }
 }
 
@@ -149,8 +91,8 @@ impl<'a> Session<'a> {
         let zeroes = flags & NO_ZEROES == 0;
         let Some(client) = self.options(reader, writer, zeroes)? else { return Ok(()) };
         ready();
-        let chain = self.disk.access.chain(&client, self.disk.now()).map_err(End::Wrong)?;
-        self.requests(reader, writer, &client, chain)
+        let gate = Gate::new(self.disk, &client).map_err(End::Wrong)?;
+        self.requests(reader, writer, gate)
     }
 
     /// Until the client has chosen its export; `None` if it ends before.
@@ -250,13 +192,9 @@ impl<'a> Session<'a> {
         &self,
         reader: &mut BufReader<impl Read>,
         writer: &mut impl Write,
-        client: &str,
-        mut chain: Chain,
+        mut gate: Gate,
     ) -> Result<(), End> {
         let disk = self.disk;
-        let number = disk.access.number(client);
-        let mut marks = vec![0; chain.len()];
-        let mut outcomes = Vec::new();
         let mut buffer = Vec::new();
         loop {
             // Answers leave before we wait.
@@ -287,19 +225,8 @@ impl<'a> Session<'a> {
                 reader.read_exact(&mut buffer[..length])?;
             }
             lap.served(RECEIVE);
-            let allowed = self.allowed(&request, disk.size(client)).and_then(|body| {
-                let Some(body) = body else { return Ok(request.offset) };
-                if chain.is_empty() {
-                    return Ok(request.offset);
-                }
-                let body = with_initiator(body, number);
-                let data = if request.command == Command::WRITE { &buffer[..length] } else { &[] };
-                let (now, flow) = (disk.now(), u64::from(number));
-                let asked =
-                    Asked { body, flow, arrival: now, mark: 0, length: request.length, data };
-                chain.process(now, &[asked], &mut marks, &mut outcomes);
-                self.place(&body, &outcomes[0])
-            });
+            let data = if request.command == Command::WRITE { &buffer[..length] } else { &[] };
+            let allowed = Session::place(&mut gate, &request, data);
             lap.served(POLICY);
             match allowed {
                 Err((code, why)) => {
@@ -311,9 +238,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What policies are asked about, or why the request makes no sense.
-    fn allowed(&self, request: &Request, size: u64) -> Result<Option<Body>, (u32, &'static str)> {
-        let block = u64::from(self.disk.medium.block());
+    /// Where the request goes, or why it goes nowhere.
+    fn place(gate: &mut Gate, request: &Request, data: &[u8]) -> Result<u64, (u32, &'static str)> {
         let operation = match request.command {
             Command::READ | Command::CACHE | Command::STATUS => block::READ,
             Command::WRITE => block::WRITE,
@@ -322,39 +248,21 @@ impl<'a> Session<'a> {
             Command::ZEROES => block::ZERO,
             _ => return Err((error::UNSUPPORTED, "unknown command")),
         };
-        let (offset, length) = (request.offset, u64::from(request.length));
-        if request.command == Command::FLUSH {
-            return Ok(Some(Body::Block { operation, lba: 0, blocks: 0, initiator: 0 }));
-        }
-        let writes = block::writes(operation);
-        if writes && self.disk.medium.is_read_only() {
-            return Err((error::PERMISSION, "read only"));
-        }
-        if offset.checked_add(length).is_none_or(|end| end > size) {
-            let code = if writes { error::SPACE } else { error::INVALID };
-            return Err((code, "beyond the end"));
-        }
-        if !offset.is_multiple_of(block) || !length.is_multiple_of(block) || length == 0 {
-            return Err((error::INVALID, "not whole blocks"));
-        }
-        let (lba, blocks) = (offset / block, (length / block) as u32);
-        Ok(Some(Body::Block { operation, lba, blocks, initiator: 0 }))
-    }
-
-    /// Where a request goes after the policies; it goes whole or not at all.
-    fn place(&self, body: &Body, outcome: &Outcome) -> Result<u64, (u32, &'static str)> {
-        let Body::Block { blocks: wanted, .. } = *body else { return Ok(0) };
-        match outcome.effect {
-            Effect::Block { lba, blocks } if blocks == wanted => {
-                let block = u64::from(self.disk.medium.block());
-                let end = lba.checked_add(wanted.into()).and_then(|end| end.checked_mul(block));
-                let fits = end.is_some_and(|end| end <= self.disk.medium.size());
-                let at = lba.checked_mul(block).filter(|_| fits);
-                at.ok_or((error::PERMISSION, "a policy leads beyond the disk"))
+        let placed = match operation {
+            _ if !gate.disk().unit.allows_others(block::writes(operation)) => {
+                Err(Refusal::Reserved)
             }
-            Effect::Block { .. } => Err((error::PERMISSION, "a policy allows a part")),
-            _ => Err((error::PERMISSION, "a policy denies it")),
-        }
+            block::FLUSH => gate.pass(operation).map(|()| 0),
+            _ => gate.bytes(operation, request.offset, request.length, data),
+        };
+        placed.map_err(|refusal| {
+            let code = match refusal {
+                Refusal::Beyond if block::writes(operation) => error::SPACE,
+                Refusal::Beyond | Refusal::Unaligned => error::INVALID,
+                _ => error::PERMISSION,
+            };
+            (code, refusal.words())
+        })
     }
 
     fn execute(
@@ -459,15 +367,6 @@ impl<'a> Session<'a> {
             writer.write_all(&flags.to_be_bytes())?;
         }
         Ok(())
-    }
-}
-
-fn with_initiator(body: Body, initiator: u32) -> Body {
-    match body {
-        Body::Block { operation, lba, blocks, .. } => {
-            Body::Block { operation, lba, blocks, initiator }
-        }
-        other => other,
     }
 }
 

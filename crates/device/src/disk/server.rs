@@ -8,6 +8,11 @@
 //! socket = "disk.sock"         # a Unix socket, in addition or instead
 //! read-only = false
 //!
+//! [iscsi]
+//! listen = "127.0.0.1:3260"
+//! name = "iqn.2026-11.local.lastmeter:disk"
+//! secret = "of the target"     # for initiators that ask who it is (mutual CHAP)
+//!
 //! [sizes]                      # disk sizes of clients, if not the size of the medium
 //! alice = "4 MiB"
 //!
@@ -22,10 +27,11 @@
 //! Rows: N-31.
 
 use super::medium::Medium;
-use super::nbd::{self, Disk, End, STAGES};
-use crate::access::{Access, Client, Table};
+use super::scsi::Unit;
+use super::{Disk, End, STAGES, iscsi, nbd};
+use crate::access::{Access, Client, TOKEN_LEN_MIN, Table};
 use crate::account::Account;
-use crate::link::{Patient, Stream};
+use crate::link::{Patient, Stream, unpredictable};
 use lastmeter_base::{Bytes, Quantity};
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
@@ -33,11 +39,11 @@ use lastmeter_plugin::setting::Setting;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{BufReader, BufWriter};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Limit on concurrent clients.
@@ -69,12 +75,45 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// Whether the disk is read-only for everybody.
     pub read_only: bool,
+    /// iSCSI, where it is offered.
+    pub iscsi: Option<Iscsi>,
     /// Sizes of clients' disks.
     pub sizes: BTreeMap<String, String>,
     /// Its clients.
     pub clients: BTreeMap<String, Client>,
     /// Their policies.
     pub policies: BTreeMap<String, Setting>,
+}
+
+/// The target's name, unless the owner gives it one.
+const TARGET: &str = "iqn.2026-11.local.lastmeter:disk";
+
+/// The part about iSCSI.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Iscsi {
+    /// The address for initiators.
+    pub listen: Option<SocketAddr>,
+    /// The target's name.
+    pub name: Option<String>,
+    /// The target's own secret.
+    pub secret: Option<String>,
+}
+
+impl Iscsi {
+    fn check(&self) -> Result<(), String> {
+        let name = self.name.as_deref().unwrap_or(TARGET);
+        let known = ["iqn.", "eui.", "naa."].iter().any(|kind| name.starts_with(kind));
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.:".contains(c);
+        let fits = name.len() <= lastmeter_wire::iscsi::text::NAME_MAX && name.chars().all(plain);
+        if !known || !fits {
+            return Err(format!("iscsi.name: {name:?} is no name such as {TARGET:?}"));
+        }
+        if self.secret.as_ref().is_some_and(|secret| secret.len() < TOKEN_LEN_MIN) {
+            return Err(format!("iscsi.secret: it has at least {TOKEN_LEN_MIN} characters"));
+        }
+        Ok(())
+    }
 }
 
 fn bytes(key: &str, text: &str) -> Result<u64, String> {
@@ -127,7 +166,13 @@ impl Config {
             sizes.insert(name.clone(), wanted);
         }
         let account = Account::new("disk", &STAGES, SAMPLE);
-        Ok(Arc::new(Disk { medium, access, sizes, account, began: Instant::now() }))
+        let iscsi = self.iscsi.clone().unwrap_or_default();
+        iscsi.check()?;
+        let name = iscsi.name.as_deref().unwrap_or(TARGET);
+        let path = self.file.as_ref().map_or(folder.to_owned(), |file| folder.join(file));
+        let identity = format!("{name} {}", path.canonicalize().unwrap_or(path).display());
+        let (unit, secret) = (Unit::new(name, &identity), iscsi.secret);
+        Ok(Arc::new(Disk { medium, access, sizes, unit, secret, account, began: Instant::now() }))
     }
 }
 
@@ -135,11 +180,22 @@ impl Config {
 pub struct Server {
     /// The disk.
     pub disk: Arc<Disk>,
-    /// The listening address, with the assigned port.
+    /// The address for NBD, with the assigned port.
     pub address: Option<SocketAddr>,
+    /// The address for iSCSI, with the assigned port.
+    pub portal: Option<SocketAddr>,
     /// Clients that are connected.
     pub clients: Arc<AtomicUsize>,
     socket: Option<PathBuf>,
+}
+
+/// What the threads of clients share.
+struct Shared {
+    disk: Arc<Disk>,
+    clients: Arc<AtomicUsize>,
+    /// Connections so far.
+    number: AtomicU64,
+    tell: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Server {
@@ -153,31 +209,27 @@ impl Server {
         disk: Arc<Disk>,
         tell: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Server, String> {
-        if config.listen.is_none() && config.socket.is_none() {
-            return Err(
-                "give `listen = \"127.0.0.1:10809\"` or `socket = \"disk.sock\"`".to_owned()
-            );
+        let initiators = config.iscsi.as_ref().map(|iscsi| {
+            let right = "iscsi: give `listen = \"127.0.0.1:3260\"`";
+            iscsi.listen.ok_or(right.to_owned())
+        });
+        let initiators = initiators.transpose()?;
+        if config.listen.is_none() && config.socket.is_none() && initiators.is_none() {
+            let right = "`listen = \"127.0.0.1:10809\"`, `socket = \"disk.sock\"` or [iscsi]";
+            return Err(format!("give {right}"));
         }
         let clients = Arc::<AtomicUsize>::default();
-        let tell = Arc::new(tell);
-        let mut address = None;
-        if let Some(wanted) = config.listen {
-            if !wanted.ip().is_loopback() && config.clients.is_empty() {
-                let right = "or [clients.anyone] to let anybody use the disk";
-                return Err(format!("listen: {wanted}: add [clients.NAME] with a token, {right}"));
-            }
-            let place = |error| format!("listen: {wanted}: {error}");
-            let listener = TcpListener::bind(wanted).map_err(place)?;
-            address = Some(listener.local_addr().map_err(place)?);
-            let (disk, clients, tell) = (disk.clone(), clients.clone(), tell.clone());
-            std::thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let _ = stream.set_nodelay(true);
-                    let Ok(writer) = stream.try_clone() else { continue };
-                    begin(&disk, &clients, &tell, stream, writer);
-                }
-            });
-        }
+        let number = AtomicU64::new(0);
+        let shared = Shared { disk, clients, number, tell: Box::new(tell) };
+        let shared = Arc::new(shared);
+        let secured = !config.clients.is_empty();
+        let address = config
+            .listen
+            .map(|wanted| listen("listen", wanted, secured, &shared, nbd_session))
+            .transpose()?;
+        let portal = initiators
+            .map(|wanted| listen("iscsi.listen", wanted, secured, &shared, iscsi_session))
+            .transpose()?;
         let socket = config.socket.as_ref().map(|path| folder.join(path));
         if let Some(path) = &socket {
             let place = |error| format!("socket: {}: {error}", path.display());
@@ -185,15 +237,16 @@ impl Server {
                 let _ = std::fs::remove_file(path);
             }
             let listener = UnixListener::bind(path).map_err(place)?;
-            let (disk, clients, tell) = (disk.clone(), clients.clone(), tell.clone());
+            let shared = shared.clone();
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
                     let Ok(writer) = stream.try_clone() else { continue };
-                    begin(&disk, &clients, &tell, stream, writer);
+                    begin(&shared, stream, writer, nbd_session);
                 }
             });
         }
-        Ok(Server { disk, address, clients, socket })
+        let (disk, clients) = (shared.disk.clone(), shared.clients.clone());
+        Ok(Server { disk, address, portal, clients, socket })
     }
 }
 
@@ -205,31 +258,88 @@ impl Drop for Server {
     }
 }
 
-/// A thread for a client, unless there are too many.
-fn begin<S: Stream>(
-    disk: &Arc<Disk>,
-    clients: &Arc<AtomicUsize>,
-    tell: &Arc<impl Fn(&str) + Send + Sync + 'static>,
-    stream: S,
+/// How a client is served.
+type Session<S> = fn(&Shared, &mut Reading<S>, S, &dyn Fn()) -> End;
+type Reading<S> = BufReader<Patient<S>>;
+
+/// Listens for clients of a protocol; the address, with the assigned port.
+fn listen(
+    key: &str,
+    wanted: SocketAddr,
+    secured: bool,
+    shared: &Arc<Shared>,
+    session: Session<TcpStream>,
+) -> Result<SocketAddr, String> {
+    if !wanted.ip().is_loopback() && !secured {
+        let right = "or [clients.anyone] to let anybody use the disk";
+        return Err(format!("{key}: {wanted}: add [clients.NAME] with a token, {right}"));
+    }
+    let place = |error| format!("{key}: {wanted}: {error}");
+    let listener = TcpListener::bind(wanted).map_err(place)?;
+    let address = listener.local_addr().map_err(place)?;
+    let shared = shared.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let _ = stream.set_nodelay(true);
+            let Ok(writer) = stream.try_clone() else { continue };
+            begin(&shared, stream, writer, session);
+        }
+    });
+    Ok(address)
+}
+
+fn nbd_session<S: Stream>(
+    shared: &Shared,
+    reader: &mut Reading<S>,
     writer: S,
-) {
+    ready: &dyn Fn(),
+) -> End {
+    let mut writer = BufWriter::with_capacity(BUFFER, writer);
+    nbd::serve(&shared.disk, reader, &mut writer, ready)
+}
+
+fn iscsi_session(
+    shared: &Shared,
+    reader: &mut Reading<TcpStream>,
+    mut writer: TcpStream,
+    ready: &dyn Fn(),
+) -> End {
+    let connection = || -> Result<_, String> {
+        let portal = writer.local_addr().map_err(|error| error.to_string())?.to_string();
+        let stream = writer.try_clone().map_err(|error| error.to_string())?;
+        // What it still sends is read no more, and the thread ends.
+        let close = Box::new(move || {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        });
+        let number = shared.number.fetch_add(1, Ordering::Relaxed);
+        let (challenge, clients) = (unpredictable()?, shared.clients.clone());
+        Ok(iscsi::serve::Connection { portal, challenge, number, clients, close })
+    };
+    match connection() {
+        Ok(connection) => iscsi::serve::serve(&shared.disk, reader, &mut writer, connection, ready),
+        Err(why) => End::Wrong(why),
+    }
+}
+
+/// A thread for a client, unless there are too many.
+fn begin<S: Stream>(shared: &Arc<Shared>, stream: S, writer: S, session: Session<S>) {
+    let clients = &shared.clients;
     if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
         clients.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    let (disk, counted, tell) = (disk.clone(), clients.clone(), tell.clone());
-    let session = move || {
+    let own = shared.clone();
+    let served = move || {
         let chosen = Arc::<AtomicBool>::default();
         let reader = Patient::new(stream, Instant::now() + PATIENCE, chosen.clone());
         let mut reader = BufReader::with_capacity(BUFFER, reader);
-        let mut writer = BufWriter::with_capacity(BUFFER, writer);
         let ready = || chosen.store(true, Ordering::Relaxed);
-        if let End::Wrong(why) = nbd::serve(&disk, &mut reader, &mut writer, ready) {
-            tell(&why);
+        if let End::Wrong(why) = session(&own, &mut reader, writer, &ready) {
+            (own.tell)(&why);
         }
-        counted.fetch_sub(1, Ordering::Relaxed);
+        own.clients.fetch_sub(1, Ordering::Relaxed);
     };
-    if std::thread::Builder::new().stack_size(STACK).spawn(session).is_err() {
+    if std::thread::Builder::new().stack_size(STACK).spawn(served).is_err() {
         clients.fetch_sub(1, Ordering::Relaxed);
     }
 }

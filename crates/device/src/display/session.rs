@@ -7,6 +7,7 @@ use super::encoding::{Encoder, area, rect};
 use super::gate::{Display, Gate, Refusal};
 use super::screen::{Event, Update, Watcher};
 use crate::access::ANYONE;
+use crate::link::unpredictable;
 use des::cipher::{BlockEncrypt, KeyInit};
 use lastmeter_plugin::request::{Rect, framebuffer as operation};
 use lastmeter_wire::rfb::{self, Message, Rectangle, VERSION, encoding, security};
@@ -163,7 +164,7 @@ fn welcome(display: &Display, link: &mut Link) -> Result<String, String> {
     let client = match chosen {
         security::NONE if types.contains(&security::NONE) => Some(ANYONE.to_owned()),
         security::VNC if types.contains(&security::VNC) => {
-            let challenge = challenge()?;
+            let challenge = unpredictable()?;
             link.say(&challenge)?;
             let response = link.take::<16>(until)?;
             display.access.matching(|token| answer(token, challenge) == response)
@@ -184,14 +185,6 @@ fn welcome(display: &Display, link: &mut Link) -> Result<String, String> {
     // The shared flag: the screen is always shared.
     link.take::<1>(until)?;
     Ok(client)
-}
-
-/// Unpredictable bytes.
-fn challenge() -> Result<[u8; 16], String> {
-    let mut bytes = [0; 16];
-    let file = std::fs::File::open("/dev/urandom");
-    file.and_then(|mut file| file.read_exact(&mut bytes)).map_err(|error| error.to_string())?;
-    Ok(bytes)
 }
 
 /// The expected response of a viewer: the key is the password's first 8 bytes, each with its bits reversed.

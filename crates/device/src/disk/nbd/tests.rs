@@ -1,11 +1,17 @@
 //! Sessions without sockets: bytes in, bytes out.
 
 use super::*;
-use crate::access::Table;
+use crate::access::{Access, Table};
+use crate::account::Account;
+use crate::disk::STAGES;
+use crate::disk::medium::Medium;
+use crate::disk::scsi::Unit;
 use lastmeter_base::Stream;
 use lastmeter_plugin::host::{Host, Limits};
 use lastmeter_plugin::request::Kind as Asking;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Instant;
 
 const BLOCKS: u64 = 64;
 const TOKEN: &str = "a token of alice";
@@ -25,6 +31,8 @@ fn disk(policy: Option<&str>) -> Arc<Disk> {
         medium: Medium::memory(BLOCKS * 512, 512).expect("memory"),
         access,
         sizes: BTreeMap::new(),
+        unit: Unit::new("iqn.2026-11.local.test:disk", "test"),
+        secret: None,
         account: Account::new("disk", &STAGES, 1),
         began: Instant::now(),
     })
