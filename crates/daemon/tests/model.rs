@@ -143,8 +143,9 @@ fn a_host_can_have_a_plugin_as_its_last_stage() {
     }
 }
 
-/// A capture of UDP and TCP packets of some flows, one every 2 to 40 us, each with its number as identification.
-fn capture(packets: u16) -> Vec<u8> {
+/// A capture of UDP and TCP packets of some flows between hosts of two networks, one every 2 to 40 us, each with its
+/// number as identification.
+pub(crate) fn capture(packets: u16, from: [u8; 3], to: [u8; 3]) -> Vec<u8> {
     let mut random = Stream::new(1, "capture");
     let mut writer = Writer::pcapng(Vec::new()).unwrap();
     let port = writer.add_interface(LinkType::RAW, "port", Bytes(65_535)).unwrap();
@@ -152,8 +153,8 @@ fn capture(packets: u16) -> Vec<u8> {
     for number in 0..packets {
         at += Duration::from_us(2 + random.below(38));
         let tcp = random.below(2) == 0;
-        let address = |random: &mut Stream| Ipv4Addr::new(10, 0, 0, random.below(4) as u8);
-        let (src, dst) = (address(&mut random), address(&mut random));
+        let mut host = |[a, b, c]: [u8; 3]| Ipv4Addr::new(a, b, c, random.below(4) as u8);
+        let (src, dst) = (host(from), host(to));
         let mut header = ipv4::Header::new(src, dst, if tcp { 6 } else { 17 });
         header.identification = number;
         header.traffic_class = 4 * random.below(64) as u8;
@@ -181,15 +182,47 @@ fn capture(packets: u16) -> Vec<u8> {
 const KEPT: usize = 128;
 
 /// The packets of a capture, by number.
-fn numbered(bytes: &[u8]) -> BTreeMap<u16, Vec<u8>> {
+pub(crate) fn numbered(bytes: &[u8]) -> BTreeMap<u16, Vec<u8>> {
     let reader = Reader::open(bytes).unwrap();
     let packets = reader.map(|record| record.unwrap().data);
     packets.map(|data| (u16::from_be_bytes([data[4], data[5]]), data)).collect()
 }
 
-fn bytes_of(digits: &str) -> Vec<u8> {
+pub(crate) fn bytes_of(digits: &str) -> Vec<u8> {
     let digits: Vec<u8> = digits.chars().map(|c| c.to_digit(16).unwrap() as u8).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+/// A module of a plugin of ours, built in a copy of its folder; relative to `folder`.
+pub(crate) fn built(folder: &Path, name: &str) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins").join(name);
+    let copy = folder.join(name);
+    std::fs::create_dir(&copy).unwrap();
+    for file in ["plugin.toml", "plugin.c", "cases.toml"] {
+        std::fs::copy(source.join(file), copy.join(file)).unwrap();
+    }
+    said(&plugin(folder, &["build", name]), 0);
+    format!("{name}/{name}.wasm")
+}
+
+/// What a module decides about each packet of `in.pcapng`.
+pub(crate) fn replayed(folder: &Path, module: &str, config: &str) -> Vec<Value> {
+    let arguments = ["replay", module, "in.pcapng", "--config", config, "--json"];
+    let said = said(&plugin(folder, &arguments), 0);
+    said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What becomes of a packet by such a decision.
+pub(crate) fn decided(before: &[u8], decision: &Value) -> Option<Vec<u8>> {
+    match decision["verdict"].as_str().unwrap() {
+        "changed" => {
+            let seen = decision["seen"].as_u64().unwrap() as usize;
+            let new = bytes_of(decision["changed"].as_str().unwrap());
+            Some([new.as_slice(), &before[seen..]].concat())
+        }
+        word if word.starts_with("deny") => None,
+        _ => Some(before.to_vec()),
+    }
 }
 
 #[test]
@@ -198,10 +231,9 @@ fn a_model_decides_about_a_capture_as_a_device_does_packet_by_packet() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let captured = capture(2000);
+    let captured = capture(2000, [10, 0, 0], [10, 0, 0]);
     std::fs::write(folder.path().join("in.pcapng"), &captured).unwrap();
     let arrived = numbered(&captured);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
     let plugins = [
         ("counter", ""),
         ("policer", "1000000 5000"),
@@ -213,18 +245,8 @@ fn a_model_decides_about_a_capture_as_a_device_does_packet_by_packet() {
     ];
     let (mut denied, mut changed) = (0, 0);
     for (name, config) in plugins {
-        let copy = folder.path().join(name);
-        std::fs::create_dir(&copy).unwrap();
-        for file in ["plugin.toml", "plugin.c", "cases.toml"] {
-            std::fs::copy(source.join(name).join(file), copy.join(file)).unwrap();
-        }
-        said(&plugin(folder.path(), &["build", name]), 0);
-        let module = format!("{name}/{name}.wasm");
-        let device = said(
-            &plugin(folder.path(), &["replay", &module, "in.pcapng", "--config", config, "--json"]),
-            0,
-        );
-        let device = device.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let module = built(folder.path(), name);
+        let device = replayed(folder.path(), &module, config);
         let text =
             experiment(&format!(r#"module = "{module}", config = "{config}", cost = "1 ns""#))
                 .replace("10 ms", "1 s")
@@ -242,21 +264,10 @@ fn a_model_decides_about_a_capture_as_a_device_does_packet_by_packet() {
         );
         let model = numbered(&std::fs::read(folder.path().join("out.pcapng")).unwrap());
         let mut compared = 0;
-        for (before, verdict) in arrived.iter().zip(device) {
-            let (number, before) = before;
-            let after = match verdict["verdict"].as_str().unwrap() {
-                "changed" => {
-                    changed += 1;
-                    let seen = verdict["seen"].as_u64().unwrap() as usize;
-                    let new = bytes_of(verdict["changed"].as_str().unwrap());
-                    Some([new.as_slice(), &before[seen..]].concat())
-                }
-                word if word.starts_with("deny") => {
-                    denied += 1;
-                    None
-                }
-                _ => Some(before.clone()),
-            };
+        for ((number, before), verdict) in arrived.iter().zip(device) {
+            let after = decided(before, &verdict);
+            denied += u32::from(after.is_none());
+            changed += u32::from(verdict["verdict"] == "changed");
             let after = after.as_ref().map(|bytes| &bytes[..bytes.len().min(KEPT)]);
             let found = model.get(number).map(Vec::as_slice);
             assert!(found == after, "{name}: packet {number}: {verdict} {found:?} {after:?}");

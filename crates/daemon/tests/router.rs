@@ -2,7 +2,10 @@
 //!
 //! Rows: D-28, D-30, D-33, D-39.
 
+use super::model::{built, bytes_of, capture, decided, numbered, replayed};
 use super::{PROGRAM, has, said};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -287,6 +290,121 @@ fn a_running_router_is_changed_and_changed_back() {
     assert!(began.elapsed() > Duration::from_millis(550), "six packets, each 117 ms on the line");
     assert_eq!(said(&net.router("get", &["ports.east.rate"]), 0).trim(), "100 kbit/s");
     net.pings("-c 1 10.2.0.2");
+}
+
+/// Sends the packets of files named by hexadecimal lines on `e0`, ten each 3 ms, to a neighbour.
+const SEND: &str = "
+import socket, sys, time
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(('e0', 0))
+to = bytes.fromhex(sys.argv[1].replace(':', ''))
+for at, line in enumerate(open(sys.argv[2])):
+    s.send(to + s.getsockname()[4] + bytes.fromhex('0800' + line))
+    if at % 10 == 9:
+        time.sleep(0.003)
+";
+
+/// Prints the IPv4 packets that arrive on `e0`, as hexadecimal lines: so many, what comes within 0.2 s after them, and
+/// nothing after 20 s without any.
+const LISTEN: &str = "
+import select, socket, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x800))
+SO_RCVBUFFORCE = 33
+s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+s.bind(('e0', 0x800))
+print('ready', flush=True)
+left = int(sys.argv[1])
+while select.select([s], [], [], 20 if left > 0 else 0.2)[0]:
+    data, at = s.recvfrom(65536)
+    if at[2] != socket.PACKET_OUTGOING:
+        print(data[14:].hex(), flush=True)
+        left -= 1
+";
+
+impl Net {
+    /// Sends packets from a to b, where `count` are expected; those that arrived there, by number.
+    fn pass(&self, packets: &BTreeMap<u16, Vec<u8>>, count: usize) -> BTreeMap<u16, Vec<u8>> {
+        let inside = |name: &str, arguments: &[&str]| {
+            let mut program = Command::new("ip");
+            program.args(["netns", "exec", name, "python3", "-c"]).args(arguments);
+            program
+        };
+        let mut listener = inside(&self.names[2], &[LISTEN, &count.to_string()]);
+        let mut listener = listener.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        let file = self.folder.path().join("packets");
+        let hex = |bytes: &Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text: Vec<String> = packets.values().map(hex).collect();
+        std::fs::write(&file, text.join("\n")).unwrap();
+        let told = Command::new("ip")
+            .args(["-n", &self.names[1], "-j", "link", "show", "west"])
+            .output()
+            .unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+        let mac = told[0]["address"].as_str().unwrap();
+        let mut sender = inside(&self.names[0], &[SEND, mac, file.to_str().unwrap()]);
+        said(&sender.output().unwrap(), 0);
+        let packets = lines.map(|line| bytes_of(&line.unwrap()));
+        let arrived = packets.map(|data| (u16::from_be_bytes([data[4], data[5]]), data)).collect();
+        listener.wait().unwrap();
+        arrived
+    }
+}
+
+/// A packet without what each router changes: its time to live and the checksum over it.
+fn without_hop(packet: &[u8]) -> Vec<u8> {
+    [&packet[..8], &packet[9..10], &packet[12..]].concat()
+}
+
+#[test]
+fn a_router_decides_about_a_capture_as_a_model_does_packet_by_packet() {
+    let Some(mut net) = Net::new("decide") else { return };
+    if ["clang", "wasm-ld", "python3"].iter().any(|program| !has(program)) {
+        return;
+    }
+    // No time matters to these plugins: `plugin replay` and a model decide alike about all of them, see `model.rs`.
+    let plugins = [
+        ("counter", ""),
+        ("dscp", "46"),
+        ("source-nat", "10.1.1.0/24 198.18.0.0"),
+        ("tcp-mss", "1400"),
+        ("rtp-sequence", "5001"),
+    ];
+    let captured = capture(400, [10, 1, 1], [203, 0, 113]);
+    std::fs::write(net.folder.path().join("in.pcapng"), &captured).unwrap();
+    let sent = numbered(&captured);
+    let mut text = "[[routes]]\nprefix = '203.0.113.0/24'\nvia = '10.2.0.2'\n\
+         [plugins.short]\nexpression = '(< length 1000)'\n"
+        .to_owned();
+    for (name, config) in plugins {
+        let module = built(net.folder.path(), name);
+        text += &format!("[plugins.{name}]\nmodule = '{module}'\nconfig = '{config}'\n");
+    }
+    net.write(&text);
+    net.start();
+    net.pings("-c 1 203.0.113.1");
+    let mut changed = 0;
+    for (name, config) in plugins {
+        said(&net.router("set", &["ports.west.plugins", &format!("['{name}']")]), 0);
+        let decisions = replayed(net.folder.path(), &format!("{name}/{name}.wasm"), config);
+        changed += decisions.iter().filter(|decision| decision["verdict"] == "changed").count();
+        let each = sent.iter().zip(&decisions);
+        let after: Vec<_> = each.map(|((_, before), verdict)| decided(before, verdict)).collect();
+        let arrived = net.pass(&sent, after.iter().flatten().count());
+        for (number, after) in sent.keys().zip(after) {
+            let found = arrived.get(number).map(|packet| without_hop(packet));
+            assert_eq!(found, after.map(|packet| without_hop(&packet)), "{name}: {number}");
+        }
+    }
+    assert!(changed > 300, "{changed}");
+    said(&net.router("set", &["ports.west.plugins", "['short']"]), 0);
+    let short = sent.values().filter(|packet| packet.len() < 1000).count();
+    let arrived = net.pass(&sent, short);
+    for (number, packet) in &sent {
+        assert_eq!(arrived.contains_key(number), packet.len() < 1000, "{number}");
+    }
+    assert_eq!(net.json("ledger")["balance"]["packets_residual"], 0);
 }
 
 /// A netlink message in an FPM frame, as FRR sends it: a route to 203.0.113.0/24 via 10.2.0.2, new or gone.
