@@ -16,7 +16,8 @@
 use crate::abi::{DESCRIPTOR_LEN, Description, HEADER_LEN, field};
 use crate::host::{Class, PATIENCE, Refusal};
 use crate::request::{
-    Answer, Answers, Fault, Policy, Request, Verdict, nanoseconds, u32_at, u64_at,
+    Answer, Answers, Descriptor, Fault, Policy, Request, Verdict, nanoseconds, number, u32_at,
+    u64_at,
 };
 use crate::state::State;
 pub use crate::state::{LINE_LEN_MAX, LINES_MAX, LINES_PER_CALL_MAX, QUEUES_MAX, Queue};
@@ -516,38 +517,32 @@ impl Places {
         let (table, data) = room[HEADER_LEN..].split_at(table);
         let (table, _) = table.as_chunks::<DESCRIPTOR_LEN>();
         let Answers { answers, bytes } = answers;
-        let (mut wrong, mut end, mut number) = (None, bytes.len(), 0);
-        answers.extend(requests.iter().zip(table).map(|(request, descriptor)| {
-            let begin = end;
-            let mut verdict = if u32_at(descriptor, field::OFFSET) != first + number * slot as u32
-                || u32_at(descriptor, field::ROOM) != slot as u32
-                || descriptor[field::KIND] != request.body.kind() as u8
-            {
-                Err(Fault("its descriptor's kind, offset or room was overwritten"))
-            } else {
-                Verdict::read(descriptor, &request.body)
-            };
-            if verdict == Ok(Verdict::Changed) {
-                let len = u32_at(descriptor, field::CAPTURED) as usize;
-                match data[number as usize * slot..][..slot].get(..len) {
-                    Some(changed) => bytes.extend_from_slice(changed),
-                    None => verdict = Err(Fault("more changed data than there is room for")),
+        let (mut wrong, mut end) = (None, bytes.len());
+        answers.extend(requests.iter().zip(table).enumerate().map(
+            |(place, (request, descriptor))| {
+                let (begin, at) = (end, place * slot);
+                let (kind, offset) = (request.body.kind() as u8, first + at as u32);
+                let kept = u32_at(descriptor, field::OFFSET) == offset
+                    && u32_at(descriptor, field::ROOM) == slot as u32
+                    && descriptor[field::KIND] == kind;
+                let mut verdict = Verdict::Allow;
+                if !kept || descriptor[field::VERDICT] != number::ALLOW {
+                    verdict = decided(kept, request, descriptor, &data[at..][..slot], bytes)
+                        .unwrap_or_else(|fault| {
+                            // What is answered from here on is taken back.
+                            wrong.get_or_insert((place, fault));
+                            Verdict::Allow
+                        });
+                    end = bytes.len();
                 }
-                end = bytes.len();
-            }
-            let verdict = verdict.unwrap_or_else(|fault| {
-                // What is answered from here on is taken back.
-                wrong.get_or_insert((number, fault));
-                Verdict::Allow
-            });
-            number += 1;
-            Answer {
-                verdict,
-                mark: u64_at(descriptor, field::MARK),
-                seen: request.data.len().min(wanted) as u32,
-                data: (begin, end),
-            }
-        }));
+                Answer {
+                    verdict,
+                    mark: u64_at(descriptor, field::MARK),
+                    seen: request.data.len().min(wanted) as u32,
+                    data: (begin, end),
+                }
+            },
+        ));
         match wrong {
             None => Ok(()),
             Some((number, Fault(what))) => {
@@ -557,13 +552,38 @@ impl Places {
     }
 }
 
+/// A verdict that is more than to allow, or is wrong. Apart from the loop, which is quicker without it.
+#[inline(never)]
+fn decided(
+    kept: bool,
+    request: &Request<'_>,
+    descriptor: &Descriptor,
+    data: &[u8],
+    bytes: &mut Vec<u8>,
+) -> Result<Verdict, Fault> {
+    if !kept {
+        return Err(Fault("its descriptor's kind, offset or room was overwritten"));
+    }
+    let verdict = Verdict::read(descriptor, &request.body)?;
+    if verdict == Verdict::Changed {
+        let changed = data.get(..u32_at(descriptor, field::CAPTURED) as usize);
+        bytes.extend(changed.ok_or(Fault("more changed data than there is room for"))?);
+    }
+    Ok(verdict)
+}
+
 /// Copies bytes into a place of at least so many: mostly a header, for which a call would take longer than the copying.
 #[inline]
 fn copy(place: &mut [u8], bytes: &[u8]) {
     const HEADER: usize = 64;
+    #[cold]
+    #[inline(never)]
+    fn others(place: &mut [u8], bytes: &[u8]) {
+        place[..bytes.len()].copy_from_slice(bytes);
+    }
     match (<&mut [u8; HEADER]>::try_from(&mut *place), <&[u8; HEADER]>::try_from(bytes)) {
         (Ok(place), Ok(bytes)) => *place = *bytes,
-        _ => place[..bytes.len()].copy_from_slice(bytes),
+        _ => others(place, bytes),
     }
 }
 
