@@ -456,3 +456,17 @@ fn the_first_segment_may_be_acknowledged_at_once() {
     ";
     play(Config { acknowledge_first: true, acknowledge_every: 2, ..plain() }, script);
 }
+
+#[test]
+fn the_handshake_may_be_acknowledged_without_data() {
+    let opening = "
+        connect
+        > SYN
+        write 500
+        < SYN ack 1 mss 1000
+    ";
+    let together = [opening, "> 1:501 ack 1"].concat();
+    play(plain(), &together);
+    let apart = [opening, "> ack 1\n> 1:501 ack 1"].concat();
+    play(Config { acknowledge_opening: true, ..plain() }, &apart);
+}

@@ -99,8 +99,10 @@ fn gateway(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let each_brings = faster(&Gateway { forward: sun.forward * 10 / 11, ..sun })
         && faster(&Gateway { bus: PerByte::from_fs(sun.bus.as_fs() * 10 / 11), ..sun });
     let into_host = header.0 as f64 / packet.0 as f64;
-    let crossings = (packet.0 + header.0) as f64 / packet.0 as f64;
     let (before, after) = (pc.run(packet, false), pc.run(packet, true));
+    // How long the bus was busy for each packet, by how long one crossing takes.
+    let crossing = pc.bus.time_for(packet).as_secs_f64();
+    let crossings = after.share("bus") / after.packets / crossing;
     Ok(vec![
         row("N-58/first-gateway", mbit(first.rate)),
         row("N-58/single-bus", (0.25..0.75).contains(&share)),

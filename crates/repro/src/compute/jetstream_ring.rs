@@ -4,7 +4,7 @@ use super::jetstream::ring_options;
 use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
-use lastmeter_lan::timed_token::medium::{Class, Medium, Options, STATIONS_MAX};
+use lastmeter_lan::timed_token::medium::{Class, Medium, Options};
 use lastmeter_lan::timed_token::node::{Node, Signal, bring_up};
 use lastmeter_wire::jetstream::{Header, RID_MAX};
 use std::ops::Range;
@@ -149,12 +149,17 @@ pub(super) fn ring(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let rotations = loaded.rotations;
     let mean = (rotations.sum / u128::from(rotations.count.max(1))) as u64;
     let carried = rate.scale_floor(synchronous.time.as_ps(), load.length.as_ps());
+    let accepted = |&stations: &usize| {
+        let (hops, allotments) = (vec![node_delay; stations], vec![Duration::ZERO; stations]);
+        Medium::new(Options { hops, allotments, ..load.options.clone() }, Time::START).is_ok()
+    };
+    let most = (2..).take_while(accepted).last().unwrap_or(1);
     let mut computed = vec![
         row("J-06/share-15", port(hosts).share(hosts)?),
         row("J-06/share-2", port(2).share(2)?),
         row("J-54", alone.share(1)?),
         row("J-86", quick.lone_wait()?),
-        row("J-08", count(STATIONS_MAX as u64 - 1, "hosts")),
+        row("J-08", count(most as u64 - 1, "hosts")),
         row("J-15/longest-rotation", rotations.max),
         row("J-15/mean-rotation", Duration::from_ps(mean)),
         row("J-18", loaded.latency()),

@@ -71,6 +71,9 @@ pub struct Config {
     /// The first segment with data is acknowledged at once: this opens the sender's window sooner, and RFC 5681
     /// §4.2 allows it. Linux and ns-3 do so.
     pub acknowledge_first: bool,
+    /// The acknowledgement that ends the handshake is sent by itself, as by Linux after `connect` and by ns-3;
+    /// otherwise the first data carries it, which RFC 9293 §3.10.7.3 allows.
+    pub acknowledge_opening: bool,
     /// Duplicate acknowledgements that indicate a loss (RFC 5681: 3).
     pub duplicates: u8,
     /// Limited transmit: the first duplicate acknowledgements send new segments (RFC 3042).
@@ -133,6 +136,7 @@ impl Config {
             acknowledge_every: 2,
             acknowledge_within: Duration::from_ms(40),
             acknowledge_first: false,
+            acknowledge_opening: false,
             duplicates: 3,
             limited_transmit: true,
             nagle: true,

@@ -63,6 +63,8 @@ source in <-- acknowledgements <-- sink",
             .is("maximum delay of an acknowledgement"),
         Param::or("acknowledge-first", ParamKind::Flag, "false")
             .is("acknowledge the first segment at once"),
+        Param::or("acknowledge-opening", ParamKind::Flag, "false")
+            .is("the handshake's last acknowledgement travels without data, as in Linux"),
         Param::or("limited-transmit", ParamKind::Flag, "true").is("limited transmit (RFC 3042)"),
         Param::or("nagle", ParamKind::Flag, "true").is("small segments wait (RFC 9293 3.7.4)"),
         Param::or("timeout-initial", ParamKind::Time, "1 s")
@@ -218,6 +220,7 @@ fn config(values: &Values) -> Config {
         acknowledge_every: count("acknowledge-every") as u8,
         acknowledge_within: values.get("acknowledge-within"),
         acknowledge_first: flag("acknowledge-first"),
+        acknowledge_opening: flag("acknowledge-opening"),
         limited_transmit: flag("limited-transmit"),
         nagle: flag("nagle"),
         timeout_initial: values.get("timeout-initial"),

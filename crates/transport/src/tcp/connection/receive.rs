@@ -127,7 +127,10 @@ impl Connection {
         if let Some((_, sent)) = sent {
             self.rtt.sample(&self.config, now.saturating_since(sent));
         }
-        self.ack_due = true;
+        match self.config.acknowledge_opening {
+            true => self.reply_with_echo(now),
+            false => self.ack_due = true,
+        }
         self.take_data(now, segment, self.next, payload);
     }
 
