@@ -478,6 +478,18 @@ def test_rates_of_the_published_programs_are_measured_and_modelled() -> None:
     assert modelled["edge", 640] == 7.5 and modelled["puzzle", 640] == 15.0
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["graph"], ["graph", "--json"], ["nothing"]])
+def test_a_full_disk_is_an_error(arguments: list[str]) -> None:
+    line = [sys.executable, "-m", "lastmeter.media", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+    assert done.returncode == 2, done.stderr
+    # What is wrong with the arguments comes first.
+    assert "No space left on device" in done.stderr or arguments == ["nothing"]
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
 def run(*arguments: str, status: int = 0) -> str:
     line = [sys.executable, "-m", "lastmeter.media", *arguments]
     done = subprocess.run(line, capture_output=True, text=True, timeout=300)

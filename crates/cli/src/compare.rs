@@ -47,6 +47,13 @@ pub(crate) fn compare(common: &Common, arguments: &Arguments) -> Result<Ended, C
 
 fn read(path: &Path) -> Result<Ledger, Complaint> {
     let file = if path.is_dir() { path.join("ledger.json") } else { path.to_owned() };
+    if path.is_dir() && !file.exists() {
+        let hint = "name a ledger, or a folder of results (`--out`)";
+        return Err(Complaint(format!(
+            "`{}` is a folder without ledger.json: {hint}",
+            path.display()
+        )));
+    }
     let complain =
         |error: &dyn std::fmt::Display| Complaint(format!("`{}`: {error}", file.display()));
     let text = fs::read_to_string(&file).map_err(|error| complain(&error))?;

@@ -144,9 +144,13 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     bar.bar.inc_length(jobs.len() as u64);
     if !alone && !common.json {
         output::note(&format!(
-            "{} experiments, each with its summary and what fails{}.",
+            "{} experiments, each with its summary {}.",
             jobs.len(),
-            if arguments.all { " and all other rows" } else { "; --all shows all rows" }
+            if arguments.all {
+                "and all of its rows"
+            } else {
+                "and what fails; --all shows all rows"
+            }
         ));
     }
     let programs = common.programs.as_deref();

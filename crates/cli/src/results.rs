@@ -33,6 +33,9 @@ pub fn write(folder: &Path, ledger: &Ledger) -> Result<PathBuf, Complaint> {
 pub(crate) fn prepare(folder: Option<&Path>) -> Result<(), Complaint> {
     let Some(folder) = folder else { return Ok(()) };
     let complain = |error| Complaint(format!("--out {}: {error}", folder.display()));
+    if folder.is_file() {
+        return Err(complain(std::io::Error::other("this is a file: name a folder, new or old")));
+    }
     fs::create_dir_all(folder).map_err(complain)?;
     let probe = folder.join(format!(".lastmeter-{}", std::process::id()));
     fs::File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(complain)

@@ -3,7 +3,7 @@
 use crate::{Complaint, Report};
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::json::{from_json, to_json};
-use lastmeter_ledger::terminal::{Style, render};
+use lastmeter_ledger::terminal::{Style, escaped, render};
 use lastmeter_live::control::{Control, ask};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -70,7 +70,8 @@ pub(crate) fn value(ledger: &Ledger) -> Result<Value, String> {
 /// Says why a client was given up.
 pub(crate) fn tell(why: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "lastmeterd: {why}");
+    // Among the words are names that the client chose.
+    let _ = writeln!(std::io::stderr(), "lastmeterd: {}", escaped(why, false));
 }
 
 /// Answers on the control socket until the user ends the device; then its ledger. `answer` gives what is asked for by

@@ -16,7 +16,8 @@ mod sandbox;
 mod wave;
 
 use clap::{Parser, Subcommand};
-use std::io::Write;
+use lastmeter_ledger::terminal::escaped;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Runs what belongs on devices: a router, a disk, a display, a camera, owners' plugins.
@@ -76,10 +77,20 @@ impl<T: std::fmt::Display> From<T> for Complaint {
     }
 }
 
-/// Prints; a closed pipe is not an error: the reader has all it wants.
-fn print(text: &str) {
+/// Prints. Control characters in names that clients and files chose do not reach the terminal.
+fn print(text: &str) -> Result<(), Complaint> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written(out.write_all(escaped(text, false).as_bytes()).and_then(|()| out.flush()))
+}
+
+/// A closed pipe is not an error: the reader has all it wants.
+fn written(done: std::io::Result<()>) -> Result<(), Complaint> {
+    match done {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Complaint(format!("cannot write standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Becomes true when the user or the system asks the program to end.
@@ -91,7 +102,13 @@ fn signals() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>, Complaint>
 }
 
 fn main() -> ExitCode {
-    let Arguments { json, quick, command } = Arguments::parse();
+    let Arguments { json, quick, command } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let status = error.exit_code().try_into().unwrap_or(2);
+            return written(error.print()).map_or_else(complain, |()| ExitCode::from(status));
+        }
+    };
     let done = match command {
         Command::Model(arguments) => return model::run(arguments),
         Command::Plugin(command) => plugin::run(command, quick),
@@ -101,18 +118,21 @@ fn main() -> ExitCode {
         Command::Router(command) => router::run(command, quick),
         Command::Wave(command) => wave::run(command),
     };
-    match done {
-        Ok(report) => {
-            if json {
-                report.json.iter().for_each(|line| print(&format!("{line}\n")));
-            } else {
-                print(&report.text);
-            }
-            if report.good { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    let printed = done.and_then(|report| {
+        match json {
+            true => report.json.iter().try_for_each(|line| print(&format!("{line}\n")))?,
+            false => print(&report.text)?,
         }
-        Err(Complaint(words)) => {
-            let _ = writeln!(std::io::stderr(), "lastmeterd: {}", words.trim_end());
-            ExitCode::from(2)
-        }
+        Ok(report.good)
+    });
+    match printed {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(complaint) => complain(complaint),
     }
+}
+
+fn complain(Complaint(words): Complaint) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "lastmeterd: {}", escaped(words.trim_end(), false));
+    ExitCode::from(2)
 }

@@ -13,6 +13,7 @@ mod follow;
 mod initiator;
 mod model;
 mod router;
+mod rude;
 mod useful;
 mod wave;
 

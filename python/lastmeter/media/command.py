@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,15 +23,34 @@ from .video import VideoError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from _typeshed import SupportsWrite
+
 #: A program's precision and recall below this fall short.
 GOOD = 0.9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns its exit status."""
-    options = parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = options.run
+    """Runs a command; returns its exit status. What cannot be printed is an error."""
     try:
+        status = _run(arguments)
+    except SystemExit as leaving:  # Of argparse, after help or a mistake.
+        status = leaving.code if isinstance(leaving.code, int) else 2
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Nothing is left to be printed when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # After a closed pipe the reader has all it wants.
+        if not isinstance(error, BrokenPipeError):
+            print(f"error: cannot write standard output: {error.strerror}", file=sys.stderr)
+            status = 2
+    return status
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        options = parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except (
         BadIndex,
@@ -43,15 +63,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"error: {place}{error.strerror or error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose help is printed, or is an error: that of the library is silent when it cannot be."""
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        print(self.format_help(), end="", file=file)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    whole = argparse.ArgumentParser(
+    whole = Parser(
         prog="lastmeter media",
         description=(__doc__ or "").split("\n\n")[0],
         epilog="Example: lastmeter media room generated:room:1 --out room && lastmeter media browse room",

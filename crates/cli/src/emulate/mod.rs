@@ -19,7 +19,7 @@ use lastmeter_base::Time;
 use lastmeter_engine::{Control, Element};
 use lastmeter_lab::build::{Changes, LiveEnd, Peer, build_between};
 use lastmeter_lab::close::close;
-use lastmeter_lab::document::{Fault, Mark, Reporter};
+use lastmeter_lab::document::{Fault, Problem};
 use lastmeter_lab::experiment::{Experiment, LiveHost};
 use lastmeter_lab::explain::{Decides, once};
 use lastmeter_lab::library::Library;
@@ -95,7 +95,11 @@ pub fn run(
     let hosts = experiment.live_hosts();
     if hosts.len() < 2 {
         let right = "write live = true for two or more: alice = { host = { live = true } }";
-        return Err(problem("nodes", "there are fewer than two live hosts", right));
+        let found = match hosts.len() {
+            0 => "no host is live, and a live run needs two",
+            _ => "only one host is live, and a live run needs two",
+        };
+        return Err(Failure::Problems(experiment.problem_of_nodes(Fault::new(found, right))));
     }
     let session = lastmeter_live::session::Options {
         ends: ends(&hosts, &options.attached)?,
@@ -154,16 +158,20 @@ pub fn run(
     Ok(Report { ledger, twin, status: measured.status, measured })
 }
 
-fn problem(key: &str, found: &str, right: &str) -> Failure {
-    let mut reporter = Reporter::default();
-    reporter.report(&Mark { source: 0, span: 0..0 }, key, Fault::new(found, right));
-    Failure::Problems(reporter.into_problems())
-}
-
-fn unknown(what: &str, name: &str, hosts: &[LiveHost]) -> Failure {
+/// An option that names a host which is not live.
+fn unknown(option: &str, name: &str, hosts: &[LiveHost]) -> Failure {
     let known: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
-    let found = format!("{what} names `{name}`, which is not a live host");
-    problem("nodes", &found, &format!("the live hosts are {}", known.join(", ")))
+    Failure::Problems(vec![Problem {
+        file: option.to_owned(),
+        line: 1,
+        column: 1,
+        key: name.to_owned(),
+        found: "this is not a live host".to_owned(),
+        right: format!("the live hosts are {}", known.join(", ")),
+        suggestion: None,
+        excerpt: name.to_owned(),
+        highlight: 0..name.len(),
+    }])
 }
 
 fn ends(hosts: &[LiveHost], attached: &[(String, String)]) -> Result<Vec<End>, Failure> {

@@ -86,10 +86,10 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
     let ended = crate::signals()?;
     let server = Server::start(&config, camera, tell).map_err(|error| file.place(error))?;
     if let Some(address) = server.viewers {
-        crate::print(&format!("serving http://{address}/ and rtsp://{address}/\n"));
+        crate::print(&format!("serving http://{address}/ and rtsp://{address}/\n"))?;
     }
     if let Some(address) = server.receivers {
-        crate::print(&format!("receivers ask {address}\n"));
+        crate::print(&format!("receivers ask {address}\n"))?;
     }
     let camera = server.camera;
     let title = format!("camera {}", file.file.display());

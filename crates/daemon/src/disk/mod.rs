@@ -69,14 +69,14 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
         shared.account.ledger(&title, env!("CARGO_PKG_VERSION"), cpu)
     };
     if let Some(address) = server.address {
-        crate::print(&format!("serving nbd://{address}\n"));
+        crate::print(&format!("serving nbd://{address}\n"))?;
     }
     if let Some(portal) = server.portal {
         crate::print(&format!("serving iscsi://{portal}/{}/0\n", disk.unit.name()));
     }
     if let Some(socket) = &config.socket {
         let socket = file.folder().join(socket);
-        crate::print(&format!("serving nbd+unix://?socket={}\n", socket.display()));
+        crate::print(&format!("serving nbd+unix://?socket={}\n", socket.display()))?;
     }
     let asked = ledger.clone();
     let answer = move |what: &str| match what {

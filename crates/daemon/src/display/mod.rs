@@ -80,13 +80,13 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
     let ended = crate::signals()?;
     let server = Server::start(&config, file.folder(), display, tell).map_err(|e| file.place(e))?;
     if let Some(address) = server.viewers {
-        crate::print(&format!("serving vnc://{address}\n"));
+        crate::print(&format!("serving vnc://{address}\n"))?;
     }
     if let Some(address) = server.programs {
-        crate::print(&format!("drawn on at {address}\n"));
+        crate::print(&format!("drawn on at {address}\n"))?;
     }
     if let Some(socket) = &config.socket {
-        crate::print(&format!("drawn on at {}\n", file.folder().join(socket).display()));
+        crate::print(&format!("drawn on at {}\n", file.folder().join(socket).display()))?;
     }
     let (display, clients) = (server.display.clone(), server.clients.clone());
     let title = format!("display {}", file.file.display());

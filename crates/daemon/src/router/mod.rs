@@ -215,13 +215,16 @@ fn start(arguments: &Run) -> Result<Report, Complaint> {
         });
     }
     let boot = control.answer(&json!({ "show": "boot" }))?;
-    crate::print(&show::boot(&boot));
-    control.supervise(&begin);
+    let printed = crate::print(&show::boot(&boot));
+    if printed.is_ok() {
+        control.supervise(&begin);
+    }
     let last = control.answer(&json!({ "show": "ports" })).unwrap_or(Value::Null);
-    if !arguments.leave {
+    if printed.is_err() || !arguments.leave {
         control.end(true);
     }
     drop(socket);
+    printed?;
     let text = if last.is_null() { String::new() } else { show::text("ports", &last)? };
     Ok(Report { text, json: vec![last], good: true })
 }

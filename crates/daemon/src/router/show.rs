@@ -186,7 +186,7 @@ pub(super) fn watch(file: &File) -> Result<Report, Complaint> {
                 );
             }
             let cpu = shown["cpu"].as_f64().unwrap_or(0.0) - before["cpu"].as_f64().unwrap_or(0.0);
-            crate::print(&format!("{line}core {:.0} %\n", 100.0 * cpu / seconds.max(1e-9)));
+            crate::print(&format!("{line}core {:.0} %\n", 100.0 * cpu / seconds.max(1e-9)))?;
         }
         before = Some(shown);
         std::thread::sleep(std::time::Duration::from_secs(1));

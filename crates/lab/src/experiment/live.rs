@@ -1,6 +1,7 @@
 //! The hosts of an experiment that are real under `lastmeter live`.
 
 use super::{Experiment, Network};
+use crate::document::{Fault, Mark, Problem};
 use lastmeter_base::kind::Values;
 use std::net::Ipv4Addr;
 
@@ -35,6 +36,17 @@ impl Experiment {
             LiveHost { name: single.name.clone(), address, prefix }
         };
         network.live(self).into_iter().take(LIVE_MAX).enumerate().map(host).collect()
+    }
+
+    /// What is wrong with its nodes, reported at the first of them.
+    pub fn problem_of_nodes(&self, fault: Fault) -> Vec<Problem> {
+        let mut reporter = self.reporter.clone();
+        let (mark, key) = match self.nodes.first() {
+            Some(node) => (node.mark.clone(), format!("nodes.{}", node.name)),
+            None => (Mark { source: 0, span: 0..0 }, "nodes".to_owned()),
+        };
+        reporter.report(&mark, &key, fault);
+        reporter.into_problems()
     }
 }
 
