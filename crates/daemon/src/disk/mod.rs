@@ -72,7 +72,7 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
         crate::print(&format!("serving nbd://{address}\n"))?;
     }
     if let Some(portal) = server.portal {
-        crate::print(&format!("serving iscsi://{portal}/{}/0\n", disk.unit.name()));
+        crate::print(&format!("serving iscsi://{portal}/{}/0\n", disk.unit.name()))?;
     }
     if let Some(socket) = &config.socket {
         let socket = file.folder().join(socket);
