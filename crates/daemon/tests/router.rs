@@ -1,6 +1,6 @@
 //! A router between two hosts in network namespaces: what users and neighbours see of it. Needs root, `ip` and `ping`.
 //!
-//! Rows: D-28, D-30, D-33, D-39.
+//! Rows: D-28, D-30, D-33, D-39, D-93.
 
 use super::model::{built, bytes_of, capture, decided, numbered, replayed};
 use super::{PROGRAM, has, said};
@@ -405,6 +405,27 @@ fn a_router_decides_about_a_capture_as_a_model_does_packet_by_packet() {
         assert_eq!(arrived.contains_key(number), packet.len() < 1000, "{number}");
     }
     assert_eq!(net.json("ledger")["balance"]["packets_residual"], 0);
+}
+
+#[test]
+fn a_changed_destination_is_looked_up_again() {
+    let Some(mut net) = Net::new("again") else { return };
+    if ["clang", "wasm-ld"].iter().any(|program| !has(program)) {
+        return;
+    }
+    let module = built(net.folder.path(), "source-nat");
+    net.write(&format!(
+        "[[routes]]\nprefix = '203.0.113.0/24'\nvia = '10.2.0.2'\n[plugins.nat]\n\
+         module = '{module}'\nconfig = '203.0.113.0/24 198.18.0.0'\n"
+    ));
+    net.start();
+    // There is a route only to what the plugin makes of this address.
+    assert!(!net.ping("-c 1 198.18.0.1").0);
+    for port in ["west", "east"] {
+        said(&net.router("set", &[&format!("ports.{port}.plugins"), "['nat']"]), 0);
+    }
+    net.waits("198.18.0.1");
+    net.pings("-c 3 198.18.0.1");
 }
 
 /// A netlink message in an FPM frame, as FRR sends it: a route to 203.0.113.0/24 via 10.2.0.2, new or gone.

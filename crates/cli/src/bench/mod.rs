@@ -4,6 +4,7 @@
 //! hashes show that two runs did the same work.
 
 mod auth;
+mod auth_udp;
 mod classify;
 mod crates;
 mod curves;
@@ -169,7 +170,7 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
 /// What is measured here and not in a crate, because it needs threads, peers or other programs.
 fn own() -> impl Iterator<Item = (&'static str, engine::Bench)> {
     let engines = engine::ALL.iter().chain(scale::ALL).chain(engines::ALL).copied();
-    let engines = engines.chain(exchange::ALL.iter().copied());
+    let engines = engines.chain(exchange::ALL.iter().chain(auth_udp::ALL).copied());
     engines.chain([("why/observed", observed::observed as engine::Bench)])
 }
 
