@@ -318,8 +318,31 @@ def test_a_jpeg_comes_back_and_nonsense_is_dropped() -> None:
     assert decode.dropped == {"not a JPEG": 1}
 
 
+def test_the_rover_shows_its_rate_whatever_the_cameras_send() -> None:
+    rover = shows.Rover(4, 64, 48, rate=10.0)
+    graph = Graph(Dispatcher(Virtual()))
+    graph.add("rover", rover)
+    image = np.zeros((24, 32, 3), np.uint8)
+    # Four cameras of 7 frames a second, none of which keeps step with the window.
+    times = sorted((number + camera / 4) / 7 for number in range(70) for camera in range(4))
+    for number, at in enumerate(times):
+        rover.process(f"camera{number % 4}", Frame(at, 1 / 7, image=image, number=number))
+    assert 99 <= rover.sent["out"] <= 101 and rover.dropped["above the rate"] + rover.sent["out"] == 280
+
+
+def test_who_holds_up_a_graph_is_said() -> None:
+    graph, _ = joined(small(3, pace=1.0), Slow(0.02))
+    graph.run()
+    graph.dispatcher.lateness.enter(0.050)
+    graph.kept_waiting = 0.2
+    words = graph.ledger()["verdict"]["words"]
+    assert "other programs" in words and "20%" in words
+    graph.kept_waiting = 0.0
+    assert "other programs" not in graph.ledger()["verdict"]["words"]
+
+
 def test_a_puzzle_can_be_solved_by_sliding_back() -> None:
-    game = shows.Puzzle(3, seed=5, moves=0)
+    game = shows.Puzzle(3, seed=5, shuffles=0)
     assert game.solved
     holes = [game.hole]
     rng = random.Random(1)
@@ -513,7 +536,7 @@ def test_the_commands_answer(tmp_path: Path) -> None:
 
 
 #: Commands of the page that need what a test does not have, or more time.
-NOT_RUN = ("browse", "desk", "precision", "score", "rover")
+NOT_RUN = ("browse", "desk", "precision", "score", "rover", "puzzle")
 
 
 def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The page of ``lastmeter media browse``, in a browser, by keyboard.
+"""The pages of ``lastmeter media browse`` and of a live window, in a browser, by keyboard.
 
 Needs Chromium and OpenCV; without them the tests are skipped with a message.
 """
@@ -10,6 +10,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ pytest.importorskip("av", reason="PyAV is not installed")
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
-from lastmeter.media import Index, programs, web
+from lastmeter.media import Graph, Index, modules, programs, shows, web
+from lastmeter.media.window import BrowserSink
 from patience import eventually
 
 PATIENCE_MS = 60_000
@@ -42,14 +44,21 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=[1440, 390])
 def page(request: pytest.FixtureRequest, address: str) -> Iterator[Page]:
-    """A tab of each width, in which errors and requests to other servers fail the test."""
+    """A tab of each width with the clips."""
+    with opened(request.param, address) as tab:
+        yield tab
+
+
+@contextmanager
+def opened(width: int, address: str) -> Iterator[Page]:
+    """A tab in which errors and requests to other servers fail the test."""
     with sync_playwright() as playwright:
         found = shutil.which("chromium") or shutil.which("google-chrome")
         try:
             browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         except Error as error:
             pytest.skip(f"no browser: {str(error).splitlines()[0]}")
-        tab = browser.new_page(viewport={"width": request.param, "height": 900})
+        tab = browser.new_page(viewport={"width": width, "height": 900})
         tab.set_default_timeout(PATIENCE_MS)
         faults: list[str] = []
         tab.on("pageerror", lambda error: faults.append(str(error)))
@@ -90,6 +99,68 @@ def test_clips_are_found_and_played_by_keyboard(page: Page) -> None:
     expect(page.locator("#title")).to_contain_text("somebody")
     film = page.locator("#film")
     eventually(lambda: film.evaluate("film => film.readyState") >= 1, "the film can be played")
+
+
+@pytest.fixture
+def puzzle() -> Iterator[tuple[shows.Puzzle, str]]:
+    """A puzzle that one move solves, running, and the address of its window."""
+    graph = Graph(title="Puzzle")
+    graph.add("camera", modules.Pattern(rate=30, width=320, height=240, pace=1.0))
+    game: shows.Puzzle = graph.add("puzzle", shows.Puzzle(3, shuffles=0))
+    assert game.slide(5), "the tile above the hole slides down"
+    window: BrowserSink = graph.add("window", BrowserSink())
+    window.title, window.on_key, window.words = "Puzzle", game.press, lambda: game.words
+    graph.join("camera", "puzzle")
+    graph.join("puzzle", "window")
+    thread = threading.Thread(target=graph.run, daemon=True)
+    thread.start()
+    eventually(lambda: window.handled > 0, "the window shows pictures")
+    yield game, f"http://127.0.0.1:{window.port}/"
+    graph.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_puzzle_is_solved_by_keyboard(width: int, puzzle: tuple[shows.Puzzle, str]) -> None:
+    game, address = puzzle
+    with opened(width, address) as tab:
+        expect(tab.locator("#title")).to_have_text("Puzzle", timeout=PATIENCE_MS)
+        expect(tab.locator("#keys button")).to_have_count(4, timeout=PATIENCE_MS)
+        picture = tab.locator("#picture")
+        eventually(lambda: picture.evaluate("image => image.naturalWidth") == 320, "the picture")
+        overflow = tab.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        assert overflow <= 0, "nothing is wider than the window"
+        tab.keyboard.press("ArrowLeft")  # There is nothing that could slide to the left.
+        tab.keyboard.press("ArrowRight")
+        expect(tab.locator("#words")).to_have_text("1 move.", timeout=PATIENCE_MS)
+        tab.keyboard.press("Tab")
+        assert tab.evaluate("document.activeElement.textContent").endswith("left")
+        tab.keyboard.press("Enter")  # The same with a button, back.
+        expect(tab.locator("#words")).to_have_text("2 moves.", timeout=PATIENCE_MS)
+        tab.keyboard.press("ArrowUp")
+        expect(tab.locator("#words")).to_have_text("Solved after 3 moves.", timeout=PATIENCE_MS)
+        assert game.solved
+
+
+def test_a_window_answers_its_own_page_alone(puzzle: tuple[shows.Puzzle, str]) -> None:
+    game, address = puzzle
+    for path, headers, status in (
+        ("state", {"Host": "elsewhere.example"}, 403),
+        ("stream", {"Host": "elsewhere.example"}, 403),
+        ("key?name=up", {"Origin": "http://elsewhere.example"}, 403),
+        ("key?name=jump", {}, 404),
+        ("key", {}, 404),
+        ("../web.py", {}, 404),
+    ):
+        method = "POST" if path.startswith("key") else "GET"
+        asked = urllib.request.Request(address + path, headers=headers, method=method)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(asked, timeout=10)
+        assert refused.value.code == status, path
+    assert game.moves == 0
 
 
 def test_only_what_the_index_names_is_served(address: str) -> None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 #: A thread that is busy for a larger share of the time is what limits the graph.
 BUSY = 0.9
+#: A thread that waits for a CPU for a larger share of the time is held up by other programs.
+CROWDED = 0.02
+#: Seconds by which timeouts may be late: the jitter of film at 24 frames/s on a screen of 60 Hz.
+LATE = 0.015
 #: Below this share of busy time, nothing on this host limits the graph.
 IDLE = 0.5
 
@@ -125,6 +129,13 @@ def verdict(graph: Graph, busy: float, by_module: dict[str, float]) -> dict[str,
             "confidence": "high" if lost or busy > 0.97 else "medium",
             "words": words,
         }
+    is_late = graph.dispatcher.lateness.quantile(0.99) > LATE
+    if (lost or is_late) and graph.kept_waiting >= CROWDED:
+        words = (
+            f"other programs of this host limit the graph: its thread was busy for {busy:.0%}, and waited "
+            f"for a CPU for {graph.kept_waiting:.0%} of the time"
+        )
+        return {"utilisation": busy, "confidence": "medium", "words": words}
     if lost:
         words = f"{lost} frames found no room though the thread was busy for {busy:.0%}: {heaviest} works in bursts"
         return {"resource": "dispatcher", "utilisation": busy, "confidence": "low", "words": words}

@@ -33,12 +33,13 @@ from . import modules
 from .bridge import PipelineSink, PipelineSource
 from .captions import CaptionSource
 from .graph import Graph, GraphError, Module, Source
-from .network import BrowserSink, CameraSource, DiskFile, WindowSink
+from .network import CameraSource, DiskFile, WindowSink
 from .payload import kind_name
 from .room import Activity, RoomMonitor
 from .scoreboard import Scoreboard
 from .video import FileSink, FileSource
 from .whiteboard import Whiteboard
+from .window import BrowserSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable

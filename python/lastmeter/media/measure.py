@@ -22,10 +22,10 @@ import numpy as np
 from . import modules
 from .dispatcher import Lateness
 from .graph import Graph, Source
-from .network import BrowserSink
 from .payload import Frame, Payload
 from .shows import Puzzle
 from .video import FileSource, Writer
+from .window import BrowserSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

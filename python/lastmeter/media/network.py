@@ -1,4 +1,4 @@
-"""Devices elsewhere: a disk (NBD), a display (framebuffer commands), a camera, and a browser that watches.
+"""Devices elsewhere: a disk (NBD), a display (framebuffer commands), a camera.
 
 The client's side of ``lastmeter disk`` and ``lastmeter display``, in a few lines: a device is an address and a token.
 """
@@ -11,8 +11,6 @@ import socket
 import struct
 import threading
 import time
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, ClassVar
 
 import cv2
@@ -282,7 +280,8 @@ class WindowSink(Module):
 class CameraSource(FileSource):
     """A camera: an address (``rtsp://``, ``http://`` with MJPEG) or ``/dev/video0``. It does not wait for room (A-79).
 
-    Its pictures belong to the time at which they come: what cameras say of it differs. A file plays as a camera would.
+    Its pictures belong to the time at which they come, since the graph began: so those of several cameras can be
+    compared, whatever they say of it themselves. A file plays as a camera would.
     """
 
     live: ClassVar[bool] = True
@@ -291,12 +290,9 @@ class CameraSource(FileSource):
         super().__init__(name, pace=1.0 if os.path.isfile(name) else 0.0, colour=colour)
 
     def items(self) -> Iterator[tuple[str, Payload]]:
-        first: float | None = None
         for port, payload in super().items():
             if not self.pace:
-                now = time.monotonic()
-                first = now if first is None else first
-                payload.time = now - first
+                payload.time = max(0.0, self._now() - self.graph.began)
             yield port, payload
 
 
@@ -336,79 +332,6 @@ def diagnose(place: str, token: str, *, tries: int = 20) -> dict[str, int | str]
                     f"the camera at {place} refused: {_ANSWERS.get(answer[4], answer[4])}"
                 )
     raise DeviceError(f"the camera at {place} does not answer")
-
-
-class BrowserSink(Module):
-    """Pictures for a browser: an address that shows the last one, as Motion JPEG. Loopback unless told otherwise."""
-
-    inputs = {"in": Frame}
-    #: Browsers that may watch at once.
-    WATCHERS = 16
-
-    def __init__(self, port: int = 0, *, host: str = "127.0.0.1", quality: int = 80) -> None:
-        super().__init__()
-        self.host, self.port, self.quality = host, port, quality
-        self._fresh = threading.Condition()
-        self._picture = b""
-        self._number = 0
-        self._server: ThreadingHTTPServer | None = None
-        self._places = threading.BoundedSemaphore(self.WATCHERS)
-
-    def begin(self) -> None:
-        sink = self
-
-        class Answer(BaseHTTPRequestHandler):
-            timeout = SILENCE
-
-            def do_GET(self) -> None:
-                if not sink._places.acquire(blocking=False):
-                    self.send_error(503, "too many watch")
-                    return
-                try:
-                    sink._stream(self)
-                except OSError:
-                    pass  # The browser left.
-                finally:
-                    sink._places.release()
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer((self.host, self.port), Answer)
-        self._server.daemon_threads = True
-        self.port = self._server.server_address[1]
-        serve = partial(self._server.serve_forever, poll_interval=0.05)
-        threading.Thread(target=serve, daemon=True, name=self.name).start()
-
-    def process(self, port: str, payload: Payload) -> None:
-        assert isinstance(payload, Frame)
-        _, data = cv2.imencode(".jpg", payload.image, [cv2.IMWRITE_JPEG_QUALITY, self.quality])
-        with self._fresh:
-            self._picture, self._number = data.tobytes(), self._number + 1
-            self._fresh.notify_all()
-        self.graph.arrived(self, payload)
-
-    def _stream(self, answer: BaseHTTPRequestHandler) -> None:
-        answer.send_response(200)
-        answer.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
-        answer.send_header("Cache-Control", "no-store")
-        answer.end_headers()
-        seen = 0
-        while self._server is not None:
-            with self._fresh:
-                self._fresh.wait_for(lambda: self._number > seen, timeout=1.0)
-                picture, seen = self._picture, self._number
-            if picture:
-                head = (
-                    f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(picture)}\r\n\r\n"
-                )
-                answer.wfile.write(head.encode() + picture + b"\r\n")
-
-    def close(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.shutdown()
-            server.server_close()
 
 
 def wait_for_port(host: str, port: int, seconds: float = 5.0) -> bool:

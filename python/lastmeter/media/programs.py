@@ -13,7 +13,7 @@ from . import films, films_spoken, modules
 from .captions import parse, to_vtt
 from .graph import Graph, Module
 from .index import Clip, Index, thumbnail_name
-from .network import BrowserSink, CameraSource, DiskFile, WindowSink
+from .network import CameraSource, DiskFile, WindowSink
 from .payload import Event, Frame, Image, Payload, Sound
 from .room import Activity, RoomMonitor
 from .scoreboard import Scoreboard
@@ -22,6 +22,7 @@ from .spoken import Spoken, jokes, stories
 from .traffic import Component
 from .video import FileSource, Writer, decode, open_film
 from .whiteboard import Whiteboard, to_pdf
+from .window import BrowserSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -334,14 +335,18 @@ def puzzle(
     seconds: float | None = None,
     said: Callable[[str], object] = print,
 ) -> Watched:
-    """The puzzle: a live picture whose tiles slide by themselves, one a second."""
-    graph = Graph(title="puzzle")
+    """The puzzle: a live picture in tiles, which slide by themselves, one a second, until somebody plays in the browser."""
+    graph = Graph(title="Puzzle")
     graph.add("camera", source(name, pace=1.0))
     game = graph.add("puzzle", Puzzle(side, seed))
     graph.join("camera.out", "puzzle.in")
-    show(graph, "puzzle.out", display=display, token=token, port=port, said=said)
+    window = show(graph, "puzzle.out", display=display, token=token, port=port, said=said)
+    if isinstance(window, BrowserSink):
+        window.on_key, window.words = game.press, lambda: game.words
 
     def slide() -> None:
+        if game.moves:
+            return
         game.slide(game._neighbours()[game.handled % len(game._neighbours())])
         if not graph.stopped and not game.drained:
             graph.dispatcher.timeout(graph.dispatcher.now() + 1.0, slide)
@@ -360,16 +365,17 @@ def show(
     port: int = 0,
     said: Callable[[str], object] = print,
     component: Component | None = None,
-) -> None:
-    """Joins an output to a window: on the network display at an address, else in a browser."""
+) -> Module:
+    """Joins an output to a window, which it returns: on the network display at an address, else in a browser."""
     if component is not None:
         graph.add("shown", _Capture(component))
         graph.join(output, "shown.in")
         output = "shown.out"
     if display:
-        graph.add("window", WindowSink(display, token))
+        window: Module = graph.add("window", WindowSink(display, token))
     else:
-        sink = graph.add("window", BrowserSink(port))
+        sink = window = graph.add("window", BrowserSink(port))
+        sink.title = graph.title
         started = sink.begin
 
         def begin() -> None:
@@ -378,6 +384,7 @@ def show(
 
         sink.begin = begin
     graph.join(output, "window.in")
+    return window
 
 
 def write_film(name: str, seed: int, folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING
 
 import cv2
@@ -14,6 +15,10 @@ from .payload import Frame, Image, Payload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: Rows and columns by which a tile slides at each key.
+KEY_WAYS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
+#: Keys that wait for the next picture, at the most.
+KEYS_MAX = 64
 #: Cameras of one window.
 CAMERAS_MAX = 16
 
@@ -50,7 +55,8 @@ class Rover(Module):
             image = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
         self.window[top : top + self.tile[1], left : left + self.tile[0]] = image
         if payload.time >= self._next:
-            self._next = payload.time + 1 / self.rate - 1e-6
+            # The grid goes on from the last instant, so that what comes late does not lower the rate.
+            self._next = max(self._next, payload.time - 1 / self.rate) + 1 / self.rate - 1e-6
             shown = payload.derive(image=self.window.copy(), number=self._number)
             self._number += 1
             self.send("out", shown)
@@ -64,15 +70,18 @@ class Puzzle(Module):
     inputs = {"in": Frame}
     outputs = {"out": Frame}
 
-    def __init__(self, side: int = 4, seed: int = 0, moves: int = 100) -> None:
+    def __init__(self, side: int = 4, seed: int = 0, shuffles: int = 100) -> None:
         super().__init__()
         if not 2 <= side <= 16:
             raise ValueError(f"a puzzle of {side} by {side} tiles; from 2 to 16")
         self.side = side
+        #: Slides of somebody who plays.
+        self.moves = 0
+        self._pressed: deque[str] = deque(maxlen=KEYS_MAX)
         #: Which tile is at each place; the last tile is the missing one.
         self.places = list(range(side * side))
         rng = np.random.default_rng(seed)
-        for _ in range(moves):  # Only slides, so that it can be solved.
+        for _ in range(shuffles):  # Only slides, so that it can be solved.
             self.slide(int(rng.choice(self._neighbours())))
 
     @property
@@ -98,8 +107,29 @@ class Puzzle(Module):
         self.places[hole], self.places[place] = self.places[place], self.places[hole]
         return True
 
+    def press(self, key: str) -> None:
+        """A key of somebody who plays, from any thread: the tile that can slide that way does, at the next picture."""
+        self._pressed.append(key)
+
+    @property
+    def words(self) -> str:
+        """How the game stands."""
+        if not self.moves:
+            return "The tiles slide by themselves until you press an arrow key."
+        count = "1 move" if self.moves == 1 else f"{self.moves} moves"
+        return f"Solved after {count}." if self.solved else f"{count}."
+
+    def _play(self) -> None:
+        while self._pressed:
+            down, right = KEY_WAYS[self._pressed.popleft()]
+            row, column = divmod(self.hole, self.side)
+            row, column = row - down, column - right
+            if 0 <= row < self.side and 0 <= column < self.side and not self.solved:
+                self.moves += self.slide(row * self.side + column)
+
     def process(self, port: str, payload: Payload) -> None:
         assert isinstance(payload, Frame)
+        self._play()
         self.send("out", payload.derive(image=self.arrange(payload.image)))
 
     def arrange(self, image: Image) -> Image:

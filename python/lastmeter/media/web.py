@@ -44,9 +44,9 @@ class Site:
     def answer(self, path: str, query: dict[str, str]) -> tuple[HTTPStatus, str, bytes | Path]:
         """Status, type and body; a body that is a path is a file, served in parts."""
         if path in ("/", "/index.html"):
-            return HTTPStatus.OK, "text/html; charset=utf-8", _resource("page.html")
+            return HTTPStatus.OK, "text/html; charset=utf-8", resource("page.html")
         if path in ("/page.css", "/page.js"):
-            return HTTPStatus.OK, mimetypes.guess_type(path)[0] or "text/plain", _resource(path[1:])
+            return HTTPStatus.OK, mimetypes.guess_type(path)[0] or "text/plain", resource(path[1:])
         with self._lock:
             if path == "/api/clips":
                 return _json([self._row(clip) for clip in self._clips(query)])
@@ -127,8 +127,19 @@ def _json(value: Any) -> tuple[HTTPStatus, str, bytes]:
     return HTTPStatus.OK, "application/json", json.dumps(value).encode()
 
 
-def _resource(name: str) -> bytes:
+def resource(name: str) -> bytes:
+    """A file of the pages that come with the package."""
     return files(__package__).joinpath("page", name).read_bytes()
+
+
+def is_own_name(request: BaseHTTPRequestHandler, host: str) -> bool:
+    """Whether a browser calls a server on loopback by the name of this host, and from a page of its own."""
+    asked = request.headers.get("Host") or ""
+    origin = request.headers.get("Origin")
+    if origin is not None and origin != f"http://{asked}":
+        return False
+    name = asked.rsplit(":", 1)[0].strip("[]")
+    return host != "127.0.0.1" or name in ("127.0.0.1", "localhost")
 
 
 def serve(
@@ -155,8 +166,7 @@ def serve(
 
         def _answer(self) -> None:
             # A page of another site must not read this one under another name.
-            host_name = (self.headers.get("Host") or "").rsplit(":", 1)[0].strip("[]")
-            if host == "127.0.0.1" and host_name not in ("127.0.0.1", "localhost"):
+            if not is_own_name(self, host):
                 self.send_error(HTTPStatus.FORBIDDEN, "this page is for this host alone")
                 return
             parts = urlsplit(self.path)
