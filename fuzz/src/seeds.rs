@@ -13,7 +13,7 @@ use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, u
 use lastmeter_wire::iscsi;
 use lastmeter_wire::routes::{mrt, text};
 use lastmeter_wire::scsi::Sense;
-use lastmeter_wire::{Error, atp, camera, dtp, jetstream, myrinet, nbd, rfb, token, wave};
+use lastmeter_wire::{Error, atp, camera, dns, dtp, jetstream, myrinet, nbd, rfb, token, wave};
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
 
@@ -248,15 +248,41 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_rfb", screen.emit()),
         ("fuzz_camera", asked.emit()?),
         ("fuzz_camera", sent),
+        ("fuzz_camera_cells", camera_cells()?),
+        ("fuzz_camera_h264", [&[0, 0, 0, 1, 0x67, 66, 0, 30, 0, 0, 1, 0x65][..], &[9; 200]].concat()),
         ("fuzz_camera_rtp", jpeg()),
         ("fuzz_camera_text", b"GET /stream.mjpg?rate=5 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
         (
             "fuzz_camera_text",
             b"SETUP rtsp://a/ RTSP/1.0\r\nTransport: RTP/AVP/TCP;interleaved=0-1\r\n\r\n".to_vec(),
         ),
+        ("fuzz_dns", service()?),
         ("fuzz_netlink", route_message()),
         ("fuzz_netlink", [&[1, 1, 0, 48], &route_message()[..]].concat()),
     ])
+}
+
+/// A piece in cells.
+fn camera_cells() -> Result<Vec<u8>, Error> {
+    let mut cells = Vec::new();
+    camera::cells::segment(7, &[9; 100], &mut cells)?;
+    Ok(camera::cells::datagram(&cells))
+}
+
+/// A service that announces itself.
+fn service() -> Result<Vec<u8>, Error> {
+    let kind = dns::Name::of("_rtsp._tcp.local")?;
+    let name = kind.below("door")?;
+    let host = dns::Name::of("door.local")?;
+    let record = |name: &dns::Name, data| dns::Record { name: name.clone(), seconds: 120, data };
+    let records = vec![
+        record(&kind, dns::Data::Pointer(name.clone())),
+        record(&name, dns::Data::Service { port: 8554, host: host.clone() }),
+        record(&name, dns::Data::Text(vec![b"path=/".to_vec()])),
+        record(&host, dns::Data::Address([127, 0, 0, 1].into())),
+    ];
+    let questions = vec![dns::Question { name: kind, kind: dns::POINTER }];
+    dns::Message { id: 0, is_response: true, questions, records }.emit()
 }
 
 /// A JPEG of 8 by 8 pixels that RTP can carry, with tables of ones.

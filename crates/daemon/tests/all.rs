@@ -4,6 +4,7 @@
 
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
+mod camera;
 mod disk;
 mod display;
 mod docs;

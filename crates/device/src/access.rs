@@ -15,12 +15,14 @@
 //!
 //! Rows: N-03, N-20.
 
+use crate::keys;
 use lastmeter_base::Time;
 use lastmeter_live::files;
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::chain::{Chain, POLICIES_MAX};
 use lastmeter_plugin::host::{Host, MODULE_LEN_MAX};
 use lastmeter_plugin::setting::Setting;
+use lastmeter_plugin::trust::Trust;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,12 +64,28 @@ pub struct Access {
     folder: PathBuf,
     kind: Kind,
     host: Arc<Host>,
+    /// Whose signatures modules must have; `None`: they need none.
+    trust: Option<Arc<Trust>>,
 }
 
 impl Access {
     /// Checks each client and makes each chain once, so that a mistake is found when the device starts.
     /// Modules lie in `folder`.
     pub fn new(table: Table, folder: &Path, kind: Kind, host: Arc<Host>) -> Result<Access, String> {
+        Access::signed(table, folder, kind, host, None)
+    }
+    /// The same, with modules that must be signed with one of the keys in a folder, if there is one.
+    ///
+    /// # Errors
+    /// What is wrong with the file or the keys, or which module is not signed.
+    pub fn signed(
+        table: Table,
+        folder: &Path,
+        kind: Kind,
+        host: Arc<Host>,
+        keys: Option<&Path>,
+    ) -> Result<Access, String> {
+        let trust = keys.map(keys::read).transpose().map_err(|why| format!("keys: {why}"))?;
         if table.clients.len() > CLIENTS_MAX {
             return Err(format!("more than {CLIENTS_MAX} clients"));
         }
@@ -86,7 +104,8 @@ impl Access {
                 return Err(format!("clients.{name}: give a `token`"));
             }
         }
-        let access = Access { table, folder: folder.to_owned(), kind, host };
+        let trust = trust.map(Arc::new);
+        let access = Access { table, folder: folder.to_owned(), kind, host, trust };
         for name in access.table.clients.keys() {
             access.chain(name, Time::from_ps(0)).map_err(|why| format!("clients.{name}: {why}"))?;
         }
@@ -96,7 +115,7 @@ impl Access {
     pub fn open(kind: Kind, host: Arc<Host>) -> Access {
         let clients = BTreeMap::from([(ANYONE.to_owned(), Client::default())]);
         let table = Table { clients, ..Table::default() };
-        Access { table, folder: PathBuf::new(), kind, host }
+        Access { table, folder: PathBuf::new(), kind, host, trust: None }
     }
     /// A client by its name.
     pub fn client(&self, name: &str) -> Option<&Client> {
@@ -140,7 +159,12 @@ impl Access {
             let mut setting = setting.clone();
             setting.name.get_or_insert(policy.clone());
             let seed = u64::from(self.number(name));
-            let read = |file: &str| files::read(&self.folder.join(file), MODULE_LEN_MAX);
+            let read = |file: &str| {
+                let path = self.folder.join(file);
+                let module = files::read(&path, MODULE_LEN_MAX)?;
+                self.trust.as_ref().map_or(Ok(()), |trust| keys::admit(trust, &path, &module))?;
+                Ok(module)
+            };
             let made = setting.program(&self.host, self.kind, seed, now, &read)?;
             if !chain.push(Box::new(made)) {
                 return Err(format!("more than {POLICIES_MAX} policies"));

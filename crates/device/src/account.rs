@@ -18,7 +18,7 @@ use lastmeter_ledger::{
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Limit on the stages of a request path.
 pub const STAGES_MAX: usize = 12;
@@ -41,6 +41,8 @@ pub struct Account {
     bins: Vec<AtomicU64>,
     longest: AtomicU64,
     refused: Mutex<BTreeMap<String, u64>>,
+    /// What was lost at a stage, and whether it had been counted as answered.
+    lost: Mutex<BTreeMap<(usize, &'static str, bool), u64>>,
     began: Instant,
 }
 
@@ -62,6 +64,16 @@ impl Lap {
     pub fn served(&mut self, stage: usize) {
         self.service[stage] += self.since();
     }
+    /// Attributes a time that was measured elsewhere to this stage. The time since the last mark stays unattributed.
+    pub fn add(&mut self, stage: usize, time: Duration) {
+        if self.last.is_some() {
+            self.service[stage] += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        }
+    }
+    /// Seconds of each stage so far.
+    pub fn seconds(&self) -> [f64; STAGES_MAX] {
+        self.service.map(|nanoseconds| nanoseconds as f64 / 1e9)
+    }
 }
 
 impl Account {
@@ -81,6 +93,7 @@ impl Account {
             bins: (0..BINS).map(|_| AtomicU64::new(0)).collect(),
             longest: AtomicU64::new(0),
             refused: Mutex::default(),
+            lost: Mutex::default(),
             began: Instant::now(),
         }
     }
@@ -117,6 +130,13 @@ impl Account {
         let fits = refused.len() < REASONS_MAX || refused.contains_key(reason);
         *refused.entry(if fits { reason } else { "other" }.to_owned()).or_default() += 1;
     }
+    /// So many were lost at a stage, for this reason; `was_done` if they had been counted as answered.
+    pub fn lose(&self, stage: usize, reason: &'static str, count: u64, was_done: bool) {
+        if count > 0 {
+            let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+            *lost.entry((stage, reason, was_done)).or_default() += count;
+        }
+    }
     /// Requests answered.
     pub fn done(&self) -> u64 {
         self.done.load(Relaxed)
@@ -131,9 +151,12 @@ impl Account {
         let (done, bytes) = (self.done.load(Relaxed), self.bytes.load(Relaxed));
         let timed = self.timed.load(Relaxed);
         let mean = |sum: &AtomicU64| sum.load(Relaxed) as f64 / timed.max(1) as f64 / 1e9;
-        let passed = Count { packets: done, bytes };
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let lost: u64 = refused.values().sum();
+        let losses = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let after: u64 = losses.iter().filter(|((_, _, done), _)| *done).map(|(_, it)| it).sum();
+        let done = done.saturating_sub(after);
+        let passed = Count { packets: done, bytes };
+        let lost: u64 = refused.values().sum::<u64>() + losses.values().sum::<u64>();
         let mut stages: Vec<Stage> = Vec::new();
         for ((name, resource), sum) in self.stages.iter().zip(&self.sums) {
             let mut stage = Stage::new(*name, Some(*resource), passed);
@@ -142,6 +165,9 @@ impl Account {
         }
         let deciding = stages.iter().position(|stage| stage.name == "policy").unwrap_or(0);
         stages[deciding].drops = refused;
+        for ((stage, reason, _), count) in losses {
+            *stages[stage].drops.entry(reason.to_owned()).or_default() += count;
+        }
         let total: f64 = stages.iter().map(Stage::mean).sum();
         let latency = Latency {
             mean: total,
@@ -193,7 +219,9 @@ impl Account {
             seen += count;
             wanted > 0 && seen >= wanted
         })?;
-        Some(((at as f64 + 0.5) / 8.0).exp2() / 1e9)
+        // The middle of the last bin may be beyond the longest.
+        let longest = self.longest.load(Relaxed) as f64;
+        Some(((at as f64 + 0.5) / 8.0).exp2().min(longest) / 1e9)
     }
 }
 
@@ -263,6 +291,24 @@ mod tests {
         let latency = path.totals.latency.expect("requests were timed");
         let (p50, max) = (latency.p50.expect("timed"), latency.max.expect("timed"));
         assert!(p50 > 0.9e-3 && p50 < 2.0 * max, "{latency:?}");
+    }
+
+    #[test]
+    fn what_is_lost_is_named_and_balances() {
+        let account = Account::new("camera", &STAGES, 1);
+        for _ in 0..5 {
+            let mut lap = account.begin();
+            lap.add(2, Duration::from_millis(4));
+            account.end(lap, 100);
+        }
+        account.lose(2, "on the way", 2, true);
+        account.lose(0, "too late", 3, false);
+        let path = &account.ledger("a camera", "0", 0.0).paths[0];
+        let count = |count: Option<Count>| count.map(|it| it.packets);
+        assert_eq!(path.totals.delivered.packets, 3);
+        assert_eq!((count(path.totals.dropped), count(path.totals.offered)), (Some(5), Some(8)));
+        assert_eq!((path.stages[2].drops["on the way"], path.stages[0].drops["too late"]), (2, 3));
+        assert!((path.stages[2].service_mean() - 4e-3).abs() < 1e-9);
     }
 
     #[test]

@@ -11,4 +11,5 @@ pub mod account;
 pub mod camera;
 pub mod disk;
 pub mod display;
+pub mod keys;
 mod link;

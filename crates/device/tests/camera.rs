@@ -4,7 +4,9 @@ use lastmeter_device::camera::encode::{from_jpeg, jpeg};
 use lastmeter_device::camera::frame::{Layout, Pixels};
 use lastmeter_device::camera::pace::{LEASE, Next, Pace};
 use lastmeter_device::camera::pattern::{Pattern, read};
-use lastmeter_device::camera::shape::{Certificate, PACKET_MAX, plan};
+use lastmeter_device::camera::shape::{
+    Bursts, Certificate, Keeper, PACKET_MAX, PDU_MAX, pdus, plan,
+};
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::camera::rtp::Scan;
 use lastmeter_wire::camera::{Code, Command, PIECE_LEN, Shape};
@@ -100,6 +102,48 @@ fn knobs_spread_packets_as_the_vidboard_did() {
 }
 
 #[test]
+fn a_52_bursts_of_cells_go_on_over_the_pdus_of_a_frame() {
+    // The Vidboard's 640x480x8 in groups of 16 lines: PDUs of 215 cells, with our header.
+    let shape = Shape { lines: 16, burst: 28, gap: 240, ..Shape::default() };
+    let found = pdus(shape, 640 * 480, 480);
+    assert_eq!((found.len(), found[1]), (30, (10_240, 10_240, true)));
+    let (mut bursts, mut datagrams, mut last) = (Bursts::new(shape), 0, Duration::ZERO);
+    for (_, len, _) in found {
+        let mut left = (len + PIECE_LEN + 8usize).div_ceil(48);
+        assert_eq!(left, 215);
+        while left > 0 {
+            let (count, due) = bursts.take(left);
+            assert!((1..=27).contains(&count) && due >= last, "{count} {due:?}");
+            (left, last, datagrams) = (left - count, due, datagrams + 1);
+        }
+    }
+    // 6450 cells are 231 bursts, each of a datagram of 27 cells and one of the last.
+    assert_eq!(last, Duration::from_micros(230 * 240));
+    assert!(datagrams >= 2 * 230, "{datagrams}");
+    // With a pause between groups.
+    let mut bursts = Bursts::new(Shape { pause: 1000, ..shape });
+    assert_eq!(bursts.take(10).1, Duration::ZERO);
+    bursts.pause();
+    assert_eq!(bursts.take(28), (27, Duration::from_micros(1000)));
+    assert_eq!(bursts.take(28), (1, Duration::from_micros(1000)));
+    assert_eq!(bursts.take(28), (27, Duration::from_micros(1240)));
+}
+
+#[test]
+fn a_late_packet_is_made_up_for_by_at_most_one_gap() {
+    let us = Duration::from_micros;
+    let mut keeper = Keeper::default();
+    assert_eq!(keeper.left(us(240), us(300)), us(60));
+    assert_eq!(keeper.target(us(480)), us(480), "a little is made up for");
+    // Not run for 3 ms: the next two bursts follow each other, the others keep their distance.
+    assert_eq!(keeper.left(us(480), us(3480)), us(3000));
+    assert_eq!(keeper.target(us(720)), us(3480));
+    assert_eq!(keeper.left(us(720), us(3480)), us(0));
+    assert_eq!(keeper.target(us(960)), us(3720));
+    assert_eq!(keeper.left(us(960), us(3720)), us(0));
+}
+
+#[test]
 fn the_certificate_says_how_late_packets_were() {
     let mut certificate = Certificate::default();
     for micros in [0, 1, 70, 130, 5_000_000] {
@@ -124,6 +168,12 @@ proptest! {
             prop_assert!(planned.offset == at && planned.len > 0 && planned.due >= due);
             prop_assert!(planned.len + PIECE_LEN <= PACKET_MAX);
             (at, due) = (at + planned.len, planned.due);
+        }
+        prop_assert_eq!(at, bytes);
+        let mut at = 0;
+        for (from, len, _) in pdus(shape, bytes, lines) {
+            prop_assert!(from == at && (1..=PDU_MAX).contains(&len));
+            at += len;
         }
         prop_assert_eq!(at, bytes);
     }

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -46,7 +46,34 @@ fn a_receiver_gets_a_frame_for_each_question_and_nothing_else() {
     }
     assert!(receiver.next(Duration::from_millis(100)).unwrap().is_none(), "nobody asked");
     assert_eq!((receiver.counts.frames, receiver.counts.lost), (5, 0));
+    // The last one is accounted for when the receiver has told how it fared.
+    receiver.ask(Code::Stop).unwrap();
+    let began = Instant::now();
+    while server.camera.account.done() < 5 && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     assert_eq!(server.camera.account.done(), 5);
+}
+
+#[test]
+fn an_idle_room_costs_less_than_a_twentieth_and_a_frame_asked_for_after_a_pause_comes_at_once() {
+    // A frame every two seconds, so that one which waited for its turn would be seen.
+    let server = start("rate = 0.5\n");
+    let sent = || server.camera.bytes.load(Relaxed);
+    let mut receiver = receiver(&server, Command { width: 160, height: 120, ..Command::default() });
+    let mut next = |width, height| {
+        (receiver.command.width, receiver.command.height) = (width, height);
+        let (before, asked) = (sent(), Instant::now());
+        receiver.ask(Code::Frames).unwrap();
+        receiver.next(PATIENCE).unwrap().unwrap();
+        (sent() - before, asked.elapsed())
+    };
+    let (glance, _) = next(160, 120);
+    std::thread::sleep(Duration::from_millis(4500));
+    let (whole, took) = next(0, 0);
+    assert!(took < Duration::from_secs(1), "it waited for its turn: {took:?}");
+    // A glance a second beside 30 whole frames.
+    assert!(glance * 20 <= whole * 30, "{glance} bytes, and {whole}");
 }
 
 #[test]
@@ -66,7 +93,7 @@ fn receivers_have_sizes_formats_and_regions_of_their_own() {
     assert_eq!((frame.piece.corner, frame.bytes.len()), ((10, 20), 100 * 50));
     // The certificate is joined after the last packet.
     let shaped = || server.camera.certificate.lock().unwrap().packets();
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     while shaped() == 0 && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -143,7 +170,9 @@ fn browsers_see_it_with_a_token() {
     assert!(get(&server, "/the-owners-secret/frame.jpg?width=wide").0.contains("400"));
     assert!(get(&server, "/the-owners-secret/other").0.contains("404"));
     let page = get(&server, "/the-owners-secret/").1;
-    assert!(String::from_utf8_lossy(&page).contains("src=\"/the-owners-secret/stream.mjpg\""));
+    assert!(
+        String::from_utf8_lossy(&page).contains("src=\"/the-owners-secret/stream.mjpg?rate=100\"")
+    );
     let (head, body) = get(&server, "/the-owners-secret/stream.mjpg?n=5");
     assert!(head.contains("multipart/x-mixed-replace"), "{head}");
     let text = String::from_utf8_lossy(&body);

@@ -58,6 +58,7 @@ mod netlink;
 pub mod observe;
 pub mod port;
 pub mod predict;
+pub mod quota;
 pub mod receive;
 pub mod reference;
 pub mod relay;

@@ -229,6 +229,13 @@ impl Trust {
     }
 }
 
+/// The name and the version that a signature claims, which are true only once [`Trust::admit`] has checked it.
+pub fn claimed(signature: &str) -> Option<(String, Version)> {
+    let comment = signature_box(signature).ok()?.trusted_comment().ok()?;
+    let (name, version) = comment.strip_prefix(INTERFACE)?.trim_start().split_once(' ')?;
+    Some((name.to_owned(), Version::parse(version)?))
+}
+
 fn public_key(text: &str) -> Result<PublicKey, String> {
     let wrong = |error: minisign::PError| format!("not a public key of minisign: {error}");
     if text.len() > TEXT_LEN_MAX {

@@ -16,10 +16,14 @@ use crate::internet::checksum::{self, Sum};
 use crate::internet::embedded::Embedded;
 use crate::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use crate::routes::{self, ROUTES_MAX, Routes};
-use crate::{atp, camera, dtp, jetstream, myrinet, netlink, rfb, token, wave};
+use crate::{atp, dtp, jetstream, myrinet, netlink, rfb, token, wave};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 
+mod camera;
 mod storage;
+pub use camera::{
+    fuzz_camera, fuzz_camera_cells, fuzz_camera_h264, fuzz_camera_rtp, fuzz_camera_text, fuzz_dns,
+};
 pub use storage::{fuzz_iscsi, fuzz_nbd, fuzz_scsi};
 
 /// One entry point.
@@ -57,6 +61,7 @@ targets!(
     fuzz_control_vidboard,
     fuzz_control_der,
     fuzz_control_dq,
+    fuzz_dns,
     fuzz_dtp,
     fuzz_atp,
     fuzz_myrinet,
@@ -64,6 +69,8 @@ targets!(
     fuzz_iscsi,
     fuzz_scsi,
     fuzz_camera,
+    fuzz_camera_cells,
+    fuzz_camera_h264,
     fuzz_camera_rtp,
     fuzz_camera_text,
     fuzz_netlink,
@@ -346,45 +353,6 @@ pub fn fuzz_myrinet(data: &[u8]) {
     if let Ok(parsed) = myrinet::Packet::parse(&packet) {
         let again = myrinet::emit(&[], parsed.packet_type, parsed.payload);
         assert_eq!(again, Ok(packet.clone()));
-    }
-}
-
-/// A camera's commands and pieces: what parses is emitted as it was.
-pub fn fuzz_camera(input: &[u8]) {
-    if let Ok(command) = camera::Command::parse(input) {
-        assert_eq!(command.emit().as_deref(), Ok(input));
-    }
-    if let Ok((piece, data)) = camera::Piece::parse(input) {
-        assert!(piece.offset as usize + data.len() <= camera::FRAME_MAX);
-        let mut again = Vec::new();
-        piece.emit(data, &mut again);
-        assert_eq!(camera::Piece::parse(&again), Ok((piece, data)));
-    }
-}
-
-/// A JPEG that RTP can carry comes out of its packets as it went in.
-pub fn fuzz_camera_rtp(input: &[u8]) {
-    use camera::rtp::{Payload, Scan};
-    let _ = Payload::parse(input);
-    let Ok(scan) = Scan::of(input) else { return };
-    let (mut data, mut ended) = (Vec::<u8>::new(), false);
-    for (bytes, is_last) in scan.payloads(200) {
-        assert!(bytes.len() <= 200 && !ended);
-        let payload = Payload::parse(&bytes).expect("it is ours");
-        let found = (payload.offset as usize, payload.width, payload.height);
-        assert_eq!(found, (data.len(), scan.width, scan.height));
-        data.extend(payload.data);
-        ended = is_last;
-    }
-    assert!(ended && data == scan.data);
-}
-
-/// Requests in text: none is longer than what came.
-pub fn fuzz_camera_text(input: &[u8]) {
-    if let Ok(Some((item, len))) = camera::text::parse(input) {
-        assert!(len <= input.len() && len > 0);
-        let camera::text::Item::Request(request) = item else { return };
-        request.header("transport").map(camera::text::Transport::choose);
     }
 }
 

@@ -12,6 +12,7 @@ pub mod camera;
 pub mod capture;
 pub mod control;
 pub mod crc;
+pub mod dns;
 pub mod dtp;
 mod error;
 pub mod framebuffer;

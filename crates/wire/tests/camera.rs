@@ -1,8 +1,10 @@
 //! The camera's formats, as properties.
 
+use lastmeter_wire::camera::cells::{self, Cells};
+use lastmeter_wire::camera::h264::{self, NALS_MAX};
 use lastmeter_wire::camera::rtp::{Payload, Scan};
 use lastmeter_wire::camera::text::{FIELDS_MAX, HEAD_MAX, Item, Transport, parse};
-use lastmeter_wire::camera::{Code, Command, Format, Piece, Region, Shape, Status};
+use lastmeter_wire::camera::{Carrier, Code, Command, Fared, Format, Piece, Region, Shape, Status};
 use proptest::prelude::*;
 
 fn command() -> impl Strategy<Value = Command> {
@@ -13,12 +15,20 @@ fn command() -> impl Strategy<Value = Command> {
     let code = prop::sample::select(vec![Code::Frames, Code::Rate, Code::Stop, Code::Diagnose]);
     let format = prop::sample::select(vec![Format::Grey, Format::Colour, Format::Jpeg]);
     let token = prop::collection::vec(any::<u8>(), 0..200);
-    (code, format, numbers, region, 0u8..=100, shape, token).prop_map(
-        |(code, format, numbers, region, quality, shape, token)| {
+    let fared = any::<[u32; 4]>().prop_map(|[decode, display, rest, lost]| Fared {
+        decode,
+        display,
+        rest,
+        lost,
+    });
+    let carrier = prop::sample::select(vec![Carrier::Datagrams, Carrier::Cells]);
+    (code, (format, carrier), numbers, region, 0u8..=100, shape, (fared, token)).prop_map(
+        |(code, (format, carrier), numbers, region, quality, shape, (fared, token))| {
             let (sequence, session, frames, millihertz, width, height, cookie) = numbers;
             Command {
                 code,
                 format,
+                carrier,
                 sequence,
                 session,
                 frames,
@@ -29,6 +39,7 @@ fn command() -> impl Strategy<Value = Command> {
                 quality,
                 shape,
                 cookie,
+                fared,
                 token,
             }
         },
@@ -101,6 +112,80 @@ proptest! {
     }
 
     #[test]
+    fn pieces_come_out_of_their_cells_and_a_lost_datagram_costs_its_pieces_only(
+        pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..3000), 1..6),
+        session in any::<u32>(),
+        lost in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut sent = Vec::new();
+        for piece in &pieces {
+            let mut cells = Vec::new();
+            cells::segment(session, piece, &mut cells).unwrap();
+            sent.extend(cells.chunks(cells::PER_DATAGRAM).map(cells::datagram));
+        }
+        let lost = lost.map(|at| at.index(sent.len()));
+        let (mut receiver, mut got) = (Cells::new(session), Vec::new());
+        for (at, datagram) in sent.iter().enumerate() {
+            if Some(at) != lost {
+                receiver.receive(datagram, |pdu| got.push(pdu.to_vec())).unwrap();
+            }
+        }
+        match lost {
+            None => prop_assert_eq!(got, pieces),
+            // The piece that lost cells, and the next if the last cell is among them.
+            Some(_) => {
+                prop_assert!(got.len() + 2 >= pieces.len() && got.len() < pieces.len());
+                prop_assert!(got.iter().all(|piece| pieces.contains(piece)));
+            }
+        }
+    }
+
+    #[test]
+    fn h264_units_come_out_of_their_packets(
+        units in prop::collection::vec(prop::collection::vec(1u8..=255, 2..4000), 1..8),
+        most in 64usize..1400,
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let mut units = units;
+        // Types of single units.
+        units.iter_mut().for_each(|unit| unit[0] = unit[0] & 0x60 | (unit[0] % 23 + 1));
+        let mut stream = Vec::new();
+        for (at, unit) in units.iter().enumerate() {
+            stream.extend(if at % 2 == 0 { &[0, 0, 0, 1][..] } else { &[0, 0, 1] });
+            stream.extend(unit);
+        }
+        // Cut anywhere, as a pipe gives it.
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len())).collect();
+        at.extend([0, stream.len()]);
+        at.sort_unstable();
+        let (mut splitter, mut got) = (h264::Splitter::default(), Vec::new());
+        for pair in at.windows(2) {
+            splitter.push(&stream[pair[0]..pair[1]]).unwrap();
+            while let Some(unit) = splitter.next() {
+                got.push(unit);
+            }
+        }
+        got.extend(splitter.rest());
+        prop_assert_eq!(&got, &units);
+        for unit in &units {
+            let mut joined: Vec<u8> = Vec::new();
+            for payload in h264::payloads(unit, most) {
+                prop_assert!(payload.len() <= most);
+                match h264::open(&payload).unwrap() {
+                    h264::Part::Whole(bytes) => joined.extend(bytes),
+                    h264::Part::Piece { first, header, bytes } => {
+                        if first {
+                            joined.push(header);
+                        }
+                        joined.extend(bytes);
+                    }
+                }
+            }
+            prop_assert_eq!(&joined, unit);
+        }
+    }
+
+    #[test]
     fn text_is_parsed_as_it_comes(cut in 0usize..58) {
         let bytes = b"SETUP rtsp://a/b RTSP/1.0\r\nCSeq: 3\r\nTransport: RTP/AVP\r\n\r\n";
         prop_assert_eq!(parse(&bytes[..cut]), Ok(None));
@@ -128,4 +213,22 @@ fn transports_are_chosen() {
     );
     assert_eq!(choose("RTP/AVP;unicast"), None);
     assert_eq!(choose("RTP/SAVP;unicast;client_port=5000-5001"), None);
+}
+
+#[test]
+fn a_unit_without_an_end_is_refused() {
+    let mut splitter = h264::Splitter::default();
+    splitter.push(&[0, 0, 1]).unwrap();
+    let block = vec![7; 1 << 20];
+    let told = (0..=NALS_MAX >> 20).map(|_| splitter.push(&block)).find(Result::is_err);
+    assert!(told.is_some());
+}
+
+#[test]
+fn cells_of_another_session_are_not_taken() {
+    let mut cells = Vec::new();
+    cells::segment(1, b"a piece", &mut cells).unwrap();
+    let mut other = Cells::new(2);
+    other.receive(&cells::datagram(&cells), |_| panic!("another's")).unwrap();
+    assert!(Cells::new(1).receive(&[0; 52], |_| {}).is_err());
 }

@@ -315,7 +315,7 @@ def diagnose(place: str, token: str, *, tries: int = 20) -> dict[str, int | str]
             # Diagnose, in JPEG; then what only commands for frames use, but for the token's length and the cookie.
             head = b"LMC1" + bytes([4, 3]) + bytes(27) + bytes([len(word)]) + bytes(14)
             try:
-                link.send(head + struct.pack(">Q", cookie) + word)
+                link.send(head + struct.pack(">Q", cookie) + bytes(16) + word)
                 answer = link.recv(2048)
             except (TimeoutError, ConnectionRefusedError):
                 continue

@@ -1,7 +1,9 @@
 //! `lastmeter bench camera`: glass to glass by the time in the picture, beside the same pictures through ffmpeg as
-//! MJPEG by HTTP; and the traffic of a receiver that looks now and then, as a share of a constant stream.
+//! MJPEG by HTTP; the traffic of a receiver that looks now and then, as a share of a constant stream, and how soon it
+//! has the stream when something happens; and what [`super::loops`] measures.
 
-use super::client::{Seen, receive};
+use super::client::{Manner, Seen, receive};
+use super::loops;
 use crate::measured::{Folder, line};
 use crate::{Complaint, Report};
 use lastmeter_device::camera::encode::from_jpeg;
@@ -9,10 +11,11 @@ use lastmeter_device::camera::frame::Layout;
 use lastmeter_device::camera::pattern::{Pattern, read};
 use lastmeter_device::camera::receiver::Receiver;
 use lastmeter_device::camera::store::clock;
-use lastmeter_wire::camera::Command as Asked;
+use lastmeter_wire::camera::{Code, Command as Asked};
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,10 +31,13 @@ pub(crate) struct Bench {
     /// Seconds of each measurement
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
+    /// Draw both loops at a slowed receiver, as a page
+    #[arg(long)]
+    chart: Option<PathBuf>,
 }
 
 /// A program that is ended with its measurement.
-struct Running(Child);
+pub(super) struct Running(pub(super) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -40,11 +46,12 @@ impl Drop for Running {
     }
 }
 
-fn camera(folder: &Path) -> Result<(Running, SocketAddr), Complaint> {
+/// A camera in a process of its own, and the address of its receivers; `more` is added to its file.
+pub(super) fn camera(folder: &Path, more: &str) -> Result<(Running, SocketAddr), Complaint> {
     let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
     let file = folder.join("camera.toml");
     let (w, h) = SIZE;
-    let text = format!("size = \"{w}x{h}\"\nrate = {RATE}\nreceivers = \"{address}\"\n");
+    let text = format!("size = \"{w}x{h}\"\nrate = {RATE}\nreceivers = \"{address}\"\n{more}");
     std::fs::write(&file, text)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["camera", "run"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
@@ -52,14 +59,13 @@ fn camera(folder: &Path) -> Result<(Running, SocketAddr), Complaint> {
 }
 
 /// A receiver of a camera that may just have begun.
-fn receiver(address: SocketAddr, command: Asked) -> Result<Receiver, Complaint> {
+pub(super) fn receiver(address: SocketAddr, command: Asked) -> Result<Receiver, Complaint> {
     let began = Instant::now();
     let mut receiver = Receiver::new(address, command)?;
     receiver.command.frames = 1;
     loop {
-        let came = receiver
-            .ask(lastmeter_wire::camera::Code::Frames)
-            .and_then(|()| receiver.next(Duration::from_millis(200)));
+        let came =
+            receiver.ask(Code::Frames).and_then(|()| receiver.next(Duration::from_millis(200)));
         match came {
             Ok(Some(_)) => return Ok(receiver),
             _ if began.elapsed() > Duration::from_secs(10) => {
@@ -154,10 +160,21 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     let seconds = if quick { 2.0 } else { arguments.seconds };
     let wanted = |name: &str| arguments.name.as_ref().is_none_or(|part| name.contains(part));
     let folder = Folder::new(&std::env::temp_dir(), "camera")?;
-    let (_camera, address) = camera(folder.path())?;
     let (mut text, mut json) = (String::new(), Vec::new());
+    if wanted("camera/closed-loop") {
+        loops::slowed(folder.path(), seconds, arguments.chart.as_deref(), &mut text, &mut json)?;
+    }
+    if wanted("camera/shaping") {
+        loops::shaping(folder.path(), seconds / 5.0, &mut text, &mut json)?;
+    }
+    let needs_camera = ["glass-to-glass", "idle", "wake"].map(|name| format!("camera/{name}"));
+    if !needs_camera.iter().any(|name| wanted(name)) {
+        return finish(text, json);
+    }
+    let (_camera, address) = camera(folder.path(), "")?;
     let mut receiver = receiver(address, Asked::default())?;
-    let whole = receive(&mut receiver, seconds, RATE, true, Duration::ZERO)?;
+    let manner = Manner { seconds, rate: RATE, open: true, work: Duration::ZERO };
+    let whole = receive(&mut receiver, manner)?;
     let latency = |seen: &Seen, share| seen.latency(share).ok_or(Complaint("no frame came".into()));
     if wanted("camera/glass-to-glass") {
         let (median, late) = (latency(&whole, 0.5)?, latency(&whole, 0.99)?);
@@ -184,7 +201,8 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     if wanted("camera/idle") {
         // Who looks whether something happens needs a small picture a second.
         receiver.command = Asked { width: 160, height: 120, ..receiver.command.clone() };
-        let idle = receive(&mut receiver, seconds, 1.0, false, Duration::ZERO)?;
+        let manner = Manner { rate: 1.0, open: false, ..manner };
+        let idle = receive(&mut receiver, manner)?;
         let rate = |seen: &Seen| seen.bytes as f64 / seen.seconds;
         let share = rate(&idle) / rate(&whole).max(1.0);
         let note = format!(
@@ -198,8 +216,67 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         text += &format!("camera/idle {share:.4} of a constant stream; {note}\n");
         json.push(row);
     }
-    if json.is_empty() {
-        return Err(Complaint("no benchmark of this name: glass-to-glass, idle".to_owned()));
+    if wanted("camera/wake") {
+        let row = wake(&mut receiver, if quick { 5 } else { 20 })?;
+        text += &format!("camera/wake {:.1} ms; {}\n", ms(&row["value"]), words(&row["note"]));
+        json.push(row);
+    }
+    finish(text, json)
+}
+
+fn ms(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN) * 1e3
+}
+
+fn words(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn finish(text: String, json: Vec<Value>) -> Result<Report, Complaint> {
+    if json.is_empty() && text.is_empty() {
+        let known = "glass-to-glass, idle, wake, closed-loop, shaping";
+        return Err(Complaint(format!("no benchmark of this name: {known}")));
     }
     Ok(Report { text, json, good: true })
+}
+
+/// From a room where nothing happens: the time from asking for the full rate until the first whole frame is there, and
+/// whether the following ones come at the rate.
+fn wake(receiver: &mut Receiver, times: usize) -> Result<Value, Complaint> {
+    const FOLLOWING: u32 = 5;
+    let (mut first, mut steps) = (Vec::new(), Vec::new());
+    for _ in 0..times {
+        receiver.command = Asked { width: 160, height: 120, frames: 1, ..receiver.command.clone() };
+        receiver.ask(Code::Frames)?;
+        receiver.next(Duration::from_secs(1))?.ok_or("no frame came")?;
+        std::thread::sleep(Duration::from_millis(217));
+        receiver.command = Asked { width: 0, height: 0, ..receiver.command.clone() };
+        receiver.command.millihertz = (RATE * 1e3) as u32;
+        let asked = Instant::now();
+        receiver.ask(Code::Rate)?;
+        receiver.next(Duration::from_secs(1))?.ok_or("no frame came")?;
+        first.push(asked.elapsed().as_secs_f64());
+        let began = Instant::now();
+        for _ in 0..FOLLOWING {
+            receiver.next(Duration::from_secs(1))?.ok_or("no frame came")?;
+        }
+        steps.push(began.elapsed().as_secs_f64() / f64::from(FOLLOWING));
+        receiver.ask(Code::Stop)?;
+        while receiver.next(Duration::from_millis(50))?.is_some() {}
+    }
+    first.sort_by(f64::total_cmp);
+    steps.sort_by(f64::total_cmp);
+    let (median, worst) = (first[times / 2], first[times - 1]);
+    let note = format!(
+        "from asking until the first frame of {}x{}, {times} times; at most {:.1} ms; a frame \
+         time is {:.1} ms; the next ones {:.1} ms apart",
+        SIZE.0,
+        SIZE.1,
+        worst * 1e3,
+        1e3 / RATE,
+        steps[times / 2] * 1e3,
+    );
+    let mut row = line("camera/wake", median, "s", None, &note);
+    row["higher_is_better"] = false.into();
+    Ok(row)
 }

@@ -1,14 +1,16 @@
 //! A receiver on the command line: it asks for frames, saves or counts them.
 
+use crate::sandbox::thread;
 use crate::{Complaint, Report};
+use lastmeter_device::camera::find::{Announced, find};
 use lastmeter_device::camera::frame::Pixels;
 use lastmeter_device::camera::pattern;
 use lastmeter_device::camera::receiver::{Received, Receiver};
 use lastmeter_device::camera::store::clock;
-use lastmeter_wire::camera::{Code, Command, Format, Region, Shape};
+use lastmeter_wire::camera::{Carrier, Code, Command, Fared, Format, Piece, Region, Shape};
 use serde_json::json;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -38,12 +40,18 @@ pub(crate) struct Wanted {
     /// Microseconds of a pause
     #[arg(long, default_value_t = 0)]
     pause: u32,
-    /// Packets in a burst; 0: all of them
+    /// Packets in a burst, or cells; 0: all of them
     #[arg(long, default_value_t = 0)]
     burst: u16,
     /// Microseconds between bursts
     #[arg(long, default_value_t = 0)]
     gap: u32,
+    /// In ATM cells, as the Vidboard sent them, 27 in a packet
+    #[arg(long)]
+    cells: bool,
+    /// Let at most so many bytes wait in the socket, as the kernel counts them [default: the system's]
+    #[arg(long)]
+    buffer: Option<usize>,
 }
 
 fn region(text: &str) -> Result<Region, String> {
@@ -71,10 +79,14 @@ impl Wanted {
             height: size.h,
             quality: self.quality,
             shape: Shape { lines, pause, burst, gap, packet: 0 },
+            carrier: if self.cells { Carrier::Cells } else { Carrier::Datagrams },
             token: self.token.clone().into_bytes(),
             ..Command::default()
         };
-        Receiver::new(self.address, command).map_err(|error| self.place(&error))
+        let receiver = Receiver::new(self.address, command).map_err(|error| self.place(&error))?;
+        let limited = self.buffer.map_or(Ok(()), |bytes| receiver.buffer(bytes));
+        limited.map_err(|error| self.place(&error))?;
+        Ok(receiver)
     }
     fn place(&self, error: &dyn std::fmt::Display) -> Complaint {
         Complaint(format!("{}: {error}", self.address))
@@ -156,9 +168,12 @@ pub(crate) struct Watch {
     /// Have the camera send at the rate, whether or not frames arrive (open loop)
     #[arg(long)]
     open: bool,
-    /// Milliseconds of work for each frame, besides decoding
+    /// Milliseconds of CPU time for each frame, besides decoding: a program that looks at it
     #[arg(long, default_value_t = 0.0)]
     work: f64,
+    /// Microseconds of CPU time for each packet: a host that receives slowly
+    #[arg(long, default_value_t = 0.0)]
+    toll: f64,
 }
 
 /// What was seen.
@@ -171,6 +186,23 @@ pub(super) struct Seen {
     pub(super) seconds: f64,
     /// Seconds from the time in the picture until it was decoded, in order of size.
     pub(super) latencies: Vec<f64>,
+    /// Frames that came and that were lost, in each [`SPAN`].
+    pub(super) spans: Vec<(u64, u64)>,
+}
+
+/// Time for which frames are counted together, in seconds.
+pub(super) const SPAN: f64 = 0.5;
+
+/// How frames are received.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    pub(super) seconds: f64,
+    /// Frames a second, at most.
+    pub(super) rate: f64,
+    /// Whether the camera sends at the rate, asked or not.
+    pub(super) open: bool,
+    /// CPU time for each frame.
+    pub(super) work: Duration,
 }
 
 impl Seen {
@@ -186,62 +218,134 @@ fn age(pixels: &Pixels, sent: u64) -> f64 {
     clock().saturating_sub(taken) as f64 / 1e6
 }
 
+/// Uses this thread's CPU for so long.
+pub(super) fn burn(work: Duration) {
+    let until = thread() + work;
+    while thread() < until {
+        std::hint::spin_loop();
+    }
+}
+
+/// Time after which a frame of which a part came is given up.
+const GAP: Duration = Duration::from_millis(150);
+
+/// Waits for the frame that was asked for: as long as none of it comes, or while more of it does.
+fn wait(receiver: &mut Receiver, patience: Duration) -> std::io::Result<Option<Received>> {
+    let (began, first) = (Instant::now(), receiver.counts.packets);
+    let mut packets = first;
+    loop {
+        if let Some(frame) = receiver.next(GAP)? {
+            return Ok(Some(frame));
+        }
+        if receiver.counts.packets == packets && packets > first {
+            receiver.lose();
+            return Ok(None);
+        }
+        if began.elapsed() >= patience {
+            receiver.give_up();
+            return Ok(None);
+        }
+        packets = receiver.counts.packets;
+    }
+}
+
+/// Frames of the open loop that never came, by the times at which those that came were captured.
+struct Missing {
+    interval: f64,
+    first: Option<Piece>,
+    frames: u64,
+    most: u64,
+}
+
+impl Missing {
+    fn new(interval: Duration) -> Missing {
+        Missing { interval: interval.as_secs_f64() * 1e6, first: None, frames: 0, most: 0 }
+    }
+    /// A frame comes; how many are missing so far.
+    fn add(&mut self, piece: Piece) -> u64 {
+        let first = *self.first.get_or_insert(piece);
+        self.frames += 1;
+        let since = piece.clock.saturating_sub(first.clock) as f64;
+        // The camera says which turns it did not take.
+        let turns = (since / self.interval).round() as u64;
+        let due = turns.saturating_sub(piece.skipped.saturating_sub(first.skipped).into());
+        self.most = self.most.max((due + 1).saturating_sub(self.frames));
+        self.most
+    }
+}
+
 /// Receives for some seconds.
-pub(super) fn receive(
-    receiver: &mut Receiver,
-    seconds: f64,
-    rate: f64,
-    open: bool,
-    work: Duration,
-) -> std::io::Result<Seen> {
+pub(super) fn receive(receiver: &mut Receiver, manner: Manner) -> std::io::Result<Seen> {
+    let Manner { seconds, rate, open, work } = manner;
     let (began, mut seen) = (Instant::now(), Seen::default());
     let length = Duration::from_secs_f64(seconds.clamp(0.0, 1e6));
     let interval = Duration::from_secs_f64(1.0 / rate.clamp(0.001, 1000.0));
-    let (mut due, mut renewed) = (Duration::ZERO, Duration::ZERO);
-    let before = receiver.counts;
+    let (mut due, mut renewed, mut lost) = (Duration::ZERO, Duration::ZERO, 0);
+    let (before, mut missing) = (receiver.counts, Missing::new(interval));
+    let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
     receiver.command.frames = 1;
     receiver.command.millihertz = (rate * 1000.0).max(1.0) as u32;
+    receiver.command.fared = Fared::default();
     if open {
         receiver.ask(Code::Rate)?;
     }
     while began.elapsed() < length {
         let now = began.elapsed();
-        if open && now > renewed + Duration::from_secs(2) {
+        receiver.command.fared.lost = u32::try_from(lost).unwrap_or(u32::MAX);
+        if open && now > renewed + Duration::from_secs(1) {
             receiver.again()?;
             renewed = now;
         }
         if !open {
             std::thread::sleep(due.saturating_sub(now).min(length - now));
+            receiver.command.fared.rest = micros(began.elapsed() - now);
             // In step while frames come; anew after a pause.
             due = (due + interval).max(now);
             receiver.ask(Code::Frames)?;
         }
-        let patience = if open { Duration::from_secs(1) } else { PATIENCE };
-        match receiver.next(patience) {
+        let came = if open { receiver.next(GAP) } else { wait(receiver, PATIENCE) };
+        match came {
             Ok(Some(frame)) => {
+                if open {
+                    lost = lost.max(missing.add(frame.piece));
+                }
+                let decoding = Instant::now();
                 let pixels = frame.pixels().map_err(std::io::Error::other)?;
                 seen.latencies.push(age(&pixels, frame.piece.clock));
-                std::thread::sleep(work);
+                receiver.command.fared.decode = micros(decoding.elapsed());
+                let showing = Instant::now();
+                burn(work);
+                receiver.command.fared.display = micros(showing.elapsed());
             }
-            Ok(None) => receiver.give_up(),
+            Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::PermissionDenied && !open => seen.denied += 1,
             Err(error) => return Err(error),
         }
+        lost = lost.max(receiver.counts.lost - before.lost);
+        let span = (began.elapsed().as_secs_f64() / SPAN) as usize;
+        seen.spans.resize(seen.spans.len().max(span + 1), (0, 0));
+        let (frames, known) =
+            seen.spans[..span].iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        seen.spans[span] = (receiver.counts.frames - before.frames - frames, lost - known);
     }
+    receiver.command.fared.lost = u32::try_from(lost).unwrap_or(u32::MAX);
     receiver.ask(Code::Stop)?;
     seen.seconds = began.elapsed().as_secs_f64();
     seen.frames = receiver.counts.frames - before.frames;
-    seen.lost = receiver.counts.lost - before.lost;
+    seen.lost = lost;
     seen.bytes = receiver.counts.bytes - before.bytes;
     seen.latencies.sort_by(f64::total_cmp);
     Ok(seen)
 }
 
 pub(crate) fn watch(arguments: &Watch) -> Result<Report, Complaint> {
-    let Watch { wanted, seconds, rate, open, work } = arguments;
+    let Watch { wanted, seconds, rate, open, work, toll } = arguments;
     let mut receiver = wanted.receiver()?;
     let work = Duration::from_secs_f64((work / 1e3).clamp(0.0, 10.0));
-    let seen = receive(&mut receiver, *seconds, *rate, *open, work);
+    let toll = Duration::from_secs_f64((toll / 1e6).clamp(0.0, 1.0));
+    receiver.toll = (!toll.is_zero()).then(|| Box::new(move || burn(toll)) as Box<dyn Fn()>);
+    let manner = Manner { seconds: *seconds, rate: *rate, open: *open, work };
+    let seen = receive(&mut receiver, manner);
     let seen = seen.map_err(|error| wanted.place(&error))?;
     if seen.frames == 0 && seen.denied == 0 {
         return Err(wanted.place(&"no frame comes"));
@@ -263,6 +367,33 @@ pub(crate) fn watch(arguments: &Watch) -> Result<Report, Complaint> {
     let json = json!({
         "open": open, "seconds": seen.seconds, "frames": seen.frames, "lost": seen.lost,
         "denied": seen.denied, "bytes": seen.bytes, "median": median, "p99": late,
+        "cpu": crate::sandbox::cpu().as_secs_f64(), "span": SPAN, "spans": seen.spans,
     });
     Ok(Report { text, json: vec![json], good: true })
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Find {
+    /// The address of the interface on which to look: 127.0.0.1 finds those of this host
+    #[arg(long, default_value = "127.0.0.1")]
+    interface: Ipv4Addr,
+    /// For how long to wait for answers
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+}
+
+pub(crate) fn look(arguments: &Find) -> Result<Report, Complaint> {
+    let patience = Duration::from_secs_f64(arguments.seconds.clamp(0.1, 60.0));
+    let found = find(arguments.interface, patience)
+        .map_err(|error| Complaint(format!("{}: {error}", arguments.interface)))?;
+    let (mut text, mut json) = (String::new(), Vec::new());
+    for Announced { name, address, needs_token } in &found {
+        let token = if *needs_token { "; it wants a token" } else { "" };
+        text += &format!("{name:?}: rtsp://{address}/ and http://{address}/{token}\n");
+        json.push(json!({ "name": name, "address": address, "needs_token": needs_token }));
+    }
+    if found.is_empty() {
+        text += "no camera answers; one with `announce = true` would\n";
+    }
+    Ok(Report { text, json, good: true })
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod client;
+mod loops;
 
 use crate::device::{File, Run, tell, until_ended, value};
 use crate::sandbox::Ticking;
@@ -25,7 +26,10 @@ pub(crate) enum Command {
     Ask(client::Ask),
     /// Receive for some time, and count: frames, losses, latency from the picture's own time
     Watch(client::Watch),
-    /// Measure glass to glass beside ffmpeg, and the traffic of a room where nothing happens
+    /// Look for cameras that announce themselves: find --interface 127.0.0.1
+    Find(client::Find),
+    /// Measure glass to glass beside ffmpeg, the traffic of a room where nothing happens, both loops at a receiver that
+    /// is slowed down, and how shaping spares its buffer
     Bench(bench::Bench),
 }
 
@@ -50,6 +54,7 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
         }
         Command::Ask(arguments) => client::ask(&arguments),
         Command::Watch(arguments) => client::watch(&arguments),
+        Command::Find(arguments) => client::look(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments, quick),
     }
 }
@@ -96,7 +101,9 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
     let own = camera.clone();
     let ledger = move || {
         let cpu = crate::sandbox::cpu().as_secs_f64();
-        own.account.ledger(&title, env!("CARGO_PKG_VERSION"), cpu)
+        let mut ledger = own.account.ledger(&title, env!("CARGO_PKG_VERSION"), cpu);
+        ledger.verdict = Some(own.cycle.verdict());
+        ledger
     };
     let asked = ledger.clone();
     let answer = move |what: &str| match what {

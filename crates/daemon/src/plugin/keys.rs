@@ -12,7 +12,7 @@ use super::{Complaint, Report, Ticking, read, read_text, seconds, write};
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::{Limits, MODULE_LEN_MAX};
 use lastmeter_plugin::index::{self, Entry, INDEX_LEN_MAX, Index, Version, is_name};
-use lastmeter_plugin::trust::{self, KEYS_MAX, Line, Rules, TEXT_LEN_MAX, Trust};
+use lastmeter_plugin::trust::{self, Line, TEXT_LEN_MAX, Trust};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -169,28 +169,7 @@ pub(super) struct Keys {
 impl Keys {
     pub(super) fn read(folder: &Path) -> Result<Keys, Complaint> {
         let place = |path: &Path, error: String| Complaint(format!("{}: {error}", path.display()));
-        let mut trust = Trust::default();
-        let entries =
-            std::fs::read_dir(folder).map_err(|error| place(folder, error.to_string()))?;
-        let mut paths: Vec<PathBuf> =
-            entries.take(16 * KEYS_MAX).filter_map(|entry| Some(entry.ok()?.path())).collect();
-        paths.retain(|path| path.extension().is_some_and(|end| end == "pub"));
-        paths.sort();
-        for path in &paths {
-            let text = read_text(path, TEXT_LEN_MAX)?;
-            trust
-                .add_key(&super::workshop::stem(path), &text)
-                .map_err(|error| place(path, error))?;
-        }
-        if paths.is_empty() {
-            return Err(place(folder, "no keys: `plugin key OWNER --keys` makes one".to_owned()));
-        }
-        let path = folder.join("trust.toml");
-        if path.exists() {
-            let rules: Rules = toml::from_str(&read_text(&path, RULES_LEN_MAX)?)
-                .map_err(|error| place(&path, error.to_string()))?;
-            trust.set_rules(&rules).map_err(|error| place(&path, error))?;
-        }
+        let mut trust = lastmeter_device::keys::read(folder).map_err(Complaint)?;
         let path = folder.join("state.toml");
         if path.exists() {
             let newest: BTreeMap<String, String> =

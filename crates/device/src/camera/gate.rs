@@ -1,5 +1,6 @@
 //! A viewer of the camera: the owner's policies for its frames, and the frames as it wants them.
 
+use super::cycle::Cycle;
 use super::encode::jpeg;
 use super::frame::{Frame, Layout, Pixels};
 use super::shape::Certificate;
@@ -11,18 +12,22 @@ use lastmeter_plugin::chain::{Chain, Effect, Outcome};
 use lastmeter_plugin::request::{Body, Rect, Request};
 use lastmeter_wire::camera::{Command, Format, Region};
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Stages of a frame's path, from the instant at which a viewer wants it until it is sent.
-pub const STAGES: [(&str, &str); 6] = [
+/// Stages of a frame's path, from the instant at which a viewer wants it until it is shown. Receivers that set the
+/// pace tell how long decoding and display took.
+pub const STAGES: [(&str, &str); 8] = [
     ("capture", "source"),
     ("convert", "cpu"),
     ("policy", "cpu"),
     ("encode", "cpu"),
     ("shape", "pacing"),
     ("network", "network"),
+    ("decode", "receiver"),
+    ("display", "receiver"),
 ];
 /// Numbers of the stages.
 pub(in crate::camera) mod stage {
@@ -32,6 +37,8 @@ pub(in crate::camera) mod stage {
     pub(in crate::camera) const ENCODE: usize = 3;
     pub(in crate::camera) const SHAPE: usize = 4;
     pub(in crate::camera) const NETWORK: usize = 5;
+    pub(in crate::camera) const DECODE: usize = 6;
+    pub(in crate::camera) const DISPLAY: usize = 7;
 }
 
 /// A camera, shared by all its viewers.
@@ -44,12 +51,16 @@ pub struct Camera {
     pub size: (u16, u16),
     /// Frames a second.
     pub rate: f64,
+    /// The file of its source, whose H.264 can be passed through.
+    pub file: Option<PathBuf>,
     /// Who may see what.
     pub access: Access,
     /// The limit on JPEG quality, and the default.
     pub quality: u8,
     /// The account of frames.
     pub account: Account,
+    /// What limits the rate of frames.
+    pub cycle: Cycle,
     /// How well packets were shaped.
     pub certificate: Mutex<Certificate>,
     /// Packets and chunks sent to viewers.

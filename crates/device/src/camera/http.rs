@@ -25,9 +25,40 @@ const WRITE_TIME: Duration = Duration::from_secs(10);
 /// The longest time without a frame from the source.
 const PATIENCE: Duration = Duration::from_secs(2);
 const BOUNDARY: &str = "frame-of-lastmeter";
-const PAGE: &str = "<!doctype html><meta charset=utf-8><title>Camera</title>\
-<style>body{margin:0;background:#111;color:#ccc;font:14px sans-serif;text-align:center}\
-img{max-width:100%;max-height:96vh}</style><img src=\"STREAM\" alt=\"What the camera sees\">";
+const PAGE: &str = include_str!("page.html");
+/// Rates that the page offers, besides the camera's own.
+const RATES: [f64; 3] = [1.0, 5.0, 15.0];
+
+/// Text in HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The page that shows the stream of an address, at a host that the viewer named.
+fn page(camera: &Camera, target: &str, asked: &Command, host: &str) -> String {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let path = path.trim_end_matches('/');
+    let others: Vec<&str> =
+        query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("rate=")).collect();
+    let with = |rate: f64| [&[&*format!("rate={rate}")], &others[..]].concat().join("&");
+    let rates = RATES.iter().copied().filter(|rate| *rate < camera.rate);
+    let mut links = String::new();
+    for rate in rates.chain([camera.rate]) {
+        let is_chosen = (rate * 1000.0) as u32 == asked.millihertz;
+        let current = if is_chosen { " aria-current=\"true\"" } else { "" };
+        let target = escaped(&format!("{path}/?{}", with(rate)));
+        links += &format!("<a href=\"{target}\"{current}>{rate} frames/s</a>");
+    }
+    let stream = format!("{path}/stream.mjpg?{}", with(f64::from(asked.millihertz) / 1000.0));
+    let side = |asked: u16, own: u16| if asked == 0 { own } else { asked }.to_string();
+    PAGE.replace("WIDTH", &side(asked.width, camera.size.0))
+        .replace("HEIGHT", &side(asked.height, camera.size.1))
+        .replace("LINKS", &links)
+        .replace("STREAM", &escaped(&stream))
+        .replace("HOST", &escaped(&format!("{host}{path}")))
+        // Last: it is the owner's, and may hold such words.
+        .replace("NAME", &escaped(&camera.name))
+}
 
 /// What an address asks for: whose it is, the name of what is wanted, and how.
 pub(super) struct Asked<'a> {
@@ -119,11 +150,8 @@ pub(super) fn serve(camera: &Camera, stream: &TcpStream, request: &Request<'_>) 
     };
     match asked.name {
         "" => {
-            let query = request.target.split_once('?').map_or("", |(_, query)| query);
-            let path = request.target.split('?').next().unwrap_or("/").trim_end_matches('/');
-            let safe = |text: &str| text.replace(['"', '<', '>'], "");
-            let stream_at = format!("{}/stream.mjpg?{}", safe(path), safe(query));
-            let page = PAGE.replace("STREAM", stream_at.trim_end_matches('?'));
+            let host = request.header("host").unwrap_or("");
+            let page = page(camera, request.target, &asked.command, host);
             say(stream, "200 OK", "text/html; charset=utf-8", page.as_bytes())
         }
         "frame.jpg" => {
@@ -150,7 +178,7 @@ fn stream_to(
         Ok(gate) => gate,
         Err(why) => return plain("500 Internal Server Error", &why),
     };
-    let (began, mut last) = (Instant::now(), None);
+    let (began, mut last, mut rest) = (Instant::now(), None, Duration::ZERO);
     let mut pace = Pace::new(Duration::ZERO);
     pace.command(command, Duration::ZERO);
     if is_many {
@@ -167,6 +195,7 @@ fn stream_to(
             Next::Idle(_) | Next::Over => return Ok(()),
             Next::Wait(left) => {
                 std::thread::sleep(left);
+                rest += wanted.elapsed();
                 if !is_open(stream) {
                     return Ok(());
                 }
@@ -215,6 +244,7 @@ fn stream_to(
         lap.served(stage::NETWORK);
         camera.packets.fetch_add(1, Relaxed);
         camera.bytes.fetch_add(made.bytes.len().max(bytes.len()) as u64, Relaxed);
+        camera.cycle.add(&lap, std::mem::take(&mut rest));
         camera.account.end(lap, made.bytes.len() as u64);
         pace.sent(began.elapsed());
     }

@@ -86,6 +86,10 @@ impl Pace {
             _ => Next::Wait((self.due - now).min(left)),
         }
     }
+    /// Whether nothing is wanted until the next command.
+    pub fn is_idle(&self) -> bool {
+        self.want == Want::Nothing
+    }
     /// A frame was taken, or none was to be had.
     pub fn took(&mut self) {
         match &mut self.want {

@@ -1,10 +1,13 @@
 //! A receiver that sets the pace: it asks for frames over UDP and puts them together.
 //!
-//! Frames of which a piece is missing are given up when a piece of a later one comes, or after a time.
+//! Frames of which a piece is missing are given up when a piece of a later one comes, or after a time. Pieces come
+//! in datagrams or in cells, as it asks.
 
 use super::encode::from_jpeg;
 use super::frame::{Layout, Pixels};
-use lastmeter_wire::camera::{Code, Command, Format, Piece, Status};
+use lastmeter_wire::camera::cells::Cells;
+use lastmeter_wire::camera::{Carrier, Code, Command, Format, Piece, Status};
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -66,6 +69,11 @@ pub struct Receiver {
     pub command: Command,
     partial: Option<Partial>,
     last: Option<u32>,
+    cells: Cells,
+    /// Called for each datagram: a host that receives slowly.
+    pub toll: Option<Box<dyn Fn()>>,
+    /// Frames that were complete before they were asked for.
+    ready: VecDeque<Received>,
     /// What came.
     pub counts: Counts,
 }
@@ -81,11 +89,21 @@ impl Receiver {
         socket.connect(camera)?;
         let session = super::store::clock() as u32 ^ std::process::id().rotate_left(16);
         let command = Command { session, sequence: 0, ..command };
-        Ok(Receiver { socket, command, partial: None, last: None, counts: Counts::default() })
+        let (cells, ready, counts) = (Cells::new(session), VecDeque::new(), Counts::default());
+        let (partial, last, toll) = (None, None, None);
+        Ok(Receiver { socket, command, partial, last, cells, toll, ready, counts })
     }
     /// Its end of the connection.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
+    }
+    /// Limits what waits in its socket to so many bytes, as the kernel counts them; the rest is lost.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn buffer(&self, bytes: usize) -> io::Result<()> {
+        // The kernel doubles what it is told.
+        Ok(rustix::net::sockopt::set_socket_recv_buffer_size(&self.socket, bytes / 2)?)
     }
     /// Asks for something new.
     ///
@@ -111,6 +129,9 @@ impl Receiver {
     pub fn next(&mut self, patience: Duration) -> io::Result<Option<Received>> {
         let (until, mut datagram) = (Instant::now() + patience, [0; 2048]);
         loop {
+            if let Some(frame) = self.ready.pop_front() {
+                return Ok(Some(frame));
+            }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(None);
@@ -123,31 +144,57 @@ impl Receiver {
                     _ => return Err(error),
                 },
             };
-            let Ok((piece, data)) = Piece::parse(&datagram[..len]) else { continue };
-            if piece.session != self.command.session {
-                continue;
+            if let Some(toll) = &self.toll {
+                toll();
             }
-            self.counts.packets += 1;
-            self.counts.bytes += len as u64;
-            match piece.status {
-                Status::Frame => {
-                    if let Some(frame) = self.take(piece, data) {
-                        return Ok(Some(frame));
-                    }
+            if let Ok((piece, data)) = Piece::parse(&datagram[..len]) {
+                if piece.session == self.command.session {
+                    self.counts.packets += 1;
+                    self.counts.bytes += len as u64;
+                    self.hear(piece, data)?;
                 }
-                Status::Prove => {
-                    self.command.cookie = piece.clock;
-                    self.again()?;
-                }
-                Status::Well => return Ok(Some(Received { piece, bytes: Vec::new() })),
-                Status::Denied => {
-                    let why = "denied: by a policy, or no such token";
-                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-                }
-                Status::Wrong => return Err(io::Error::other("the camera has no such picture")),
-                Status::Full => return Err(io::Error::other("the camera has too many receivers")),
+            } else if self.command.carrier == Carrier::Cells {
+                self.hear_cells(&datagram[..len])?;
             }
         }
+    }
+    /// A datagram of cells comes.
+    fn hear_cells(&mut self, datagram: &[u8]) -> io::Result<()> {
+        let mut pdus = Vec::new();
+        if self.cells.receive(datagram, |pdu| pdus.push(pdu.to_vec())).is_err() {
+            return Ok(());
+        }
+        self.counts.packets += 1;
+        self.counts.bytes += datagram.len() as u64;
+        for pdu in &pdus {
+            if let Ok((piece, data)) = Piece::parse(pdu)
+                && piece.session == self.command.session
+            {
+                self.hear(piece, data)?;
+            }
+        }
+        Ok(())
+    }
+    /// A piece or an answer comes.
+    fn hear(&mut self, piece: Piece, data: &[u8]) -> io::Result<()> {
+        match piece.status {
+            Status::Frame => {
+                let frame = self.take(piece, data);
+                self.ready.extend(frame);
+            }
+            Status::Prove => {
+                self.command.cookie = piece.clock;
+                self.again()?;
+            }
+            Status::Well => self.ready.push_back(Received { piece, bytes: Vec::new() }),
+            Status::Denied => {
+                let why = "denied: by a policy, or no such token";
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
+            Status::Wrong => return Err(io::Error::other("the camera has no such picture")),
+            Status::Full => return Err(io::Error::other("the camera has too many receivers")),
+        }
+        Ok(())
     }
     /// A piece comes; the frame, if it is complete.
     fn take(&mut self, piece: Piece, data: &[u8]) -> Option<Received> {
@@ -177,8 +224,16 @@ impl Receiver {
         self.last = Some(piece.frame);
         self.partial.take().map(|partial| Received { piece, bytes: partial.bytes })
     }
+    /// Gives up a frame of which something came, though perhaps no whole piece.
+    pub fn lose(&mut self) {
+        self.counts.lost += 1;
+        // What comes late of it begins no other.
+        self.last = self.partial.take().map(|partial| partial.piece.frame).or(self.last);
+    }
     /// Gives up the frame that is being put together.
     pub fn give_up(&mut self) {
-        self.counts.lost += u64::from(self.partial.take().is_some());
+        if self.partial.is_some() {
+            self.lose();
+        }
     }
 }

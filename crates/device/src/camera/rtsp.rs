@@ -1,8 +1,9 @@
-//! Viewers by RTSP (RFC 2326) with JPEG in RTP (RFC 2435), interleaved in the connection or over UDP to the address
-//! from which it comes.
+//! Viewers by RTSP (RFC 2326) with JPEG in RTP (RFC 2435), or with the H.264 of a file as it is (RFC 6184), interleaved
+//! in the connection or over UDP to the address from which it comes.
 //!
 //! ```text
 //! rtsp://HOST:PORT/TOKEN?width=320&rate=10
+//! rtsp://HOST:PORT/TOKEN/h264
 //! OPTIONS  DESCRIBE  SETUP  PLAY  PAUSE  GET_PARAMETER  TEARDOWN
 //! ```
 //!
@@ -11,11 +12,14 @@
 use super::gate::{Camera, Gate, stage};
 use super::http::{Asked, asked};
 use super::pace::{Next, Pace};
+use super::pass::{KIND, Parameters, Pictures, Units};
 use lastmeter_wire::camera::Command;
-use lastmeter_wire::camera::rtp::{CLOCK, RTP_LEN, Scan, header};
+use lastmeter_wire::camera::h264;
+use lastmeter_wire::camera::rtp::{CLOCK, JPEG, RTP_LEN, Scan, header};
 use lastmeter_wire::camera::text::{HEAD_MAX, Item, Request, Transport, parse};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -38,10 +42,13 @@ enum Way {
 }
 
 /// What is chosen with SETUP.
+#[derive(Clone)]
 struct Chosen {
     client: String,
     command: Command,
     way: Way,
+    /// A file whose H.264 is passed through.
+    file: Option<PathBuf>,
 }
 
 /// A session's player, which ends with it.
@@ -117,14 +124,21 @@ impl Talk<'_> {
         match request.method {
             "OPTIONS" => reply("200 OK", &format!("Public: {METHODS}\r\n"), "")?,
             "DESCRIBE" => {
-                if let Some((_, command)) = self.asked(request, target, &reply)? {
-                    let body = describe(self.camera, &command, target);
+                if let Some((_, command, file)) = self.asked(request, target, &reply)? {
+                    let video = match file.as_deref().map(Parameters::read).transpose() {
+                        Ok(parameters) => parameters.map(|it| it.describe()),
+                        Err(_) => {
+                            reply("415 Unsupported Media Type", "", "")?;
+                            return Ok(true);
+                        }
+                    };
+                    let body = describe(self.camera, &command, video.as_deref(), target);
                     let base = format!("Content-Base: {target}/\r\n");
                     reply("200 OK", &format!("{base}Content-Type: application/sdp\r\n"), &body)?;
                 }
             }
             "SETUP" => {
-                let Some((client, command)) = self.asked(request, target, &reply)? else {
+                let Some((client, command, file)) = self.asked(request, target, &reply)? else {
                     return Ok(true);
                 };
                 let Some((way, transport)) = self.way(request)? else {
@@ -132,7 +146,8 @@ impl Talk<'_> {
                     return Ok(true);
                 };
                 reply("200 OK", &format!("{session}Transport: {transport}\r\n"), "")?;
-                (self.player, self.chosen) = (None, Some(Chosen { client, command, way }));
+                let chosen = Chosen { client, command, way, file };
+                (self.player, self.chosen) = (None, Some(chosen));
             }
             "PLAY" => {
                 let Some(chosen) = &self.chosen else {
@@ -157,15 +172,27 @@ impl Talk<'_> {
         }
         Ok(true)
     }
-    /// Whose address it is and what it asks for; else it was answered.
+    /// Whose address it is and what it asks for, and the file if it is passed through; else it was answered.
     fn asked(
         &self,
         request: &Request<'_>,
         target: &str,
         reply: &dyn Fn(&str, &str, &str) -> io::Result<()>,
-    ) -> io::Result<Option<(String, Command)>> {
+    ) -> io::Result<Option<(String, Command, Option<PathBuf>)>> {
         match asked(self.camera, request, target) {
-            Ok(Asked { client: Ok(client), command, .. }) => Ok(Some((client.to_owned(), command))),
+            Ok(Asked { client: Ok(client), name: "h264", command }) => {
+                let access = &self.camera.access;
+                let is_free = access.client(client).is_some_and(|it| it.policies.is_empty());
+                match &self.camera.file {
+                    // Policies see frames, and would see none of it.
+                    _ if !is_free => reply("403 Forbidden", "", "").map(|()| None),
+                    None => reply("404 Not Found", "", "").map(|()| None),
+                    Some(file) => Ok(Some((client.to_owned(), command, Some(file.clone())))),
+                }
+            }
+            Ok(Asked { client: Ok(client), command, .. }) => {
+                Ok(Some((client.to_owned(), command, None)))
+            }
             Ok(_) => reply("401 Unauthorized", "", "").map(|()| None),
             Err(_) => reply("400 Bad Request", "", "").map(|()| None),
         }
@@ -195,12 +222,14 @@ impl Talk<'_> {
 }
 
 /// The description of the stream (SDP, RFC 8866).
-fn describe(camera: &Camera, command: &Command, target: &str) -> String {
+fn describe(camera: &Camera, command: &Command, video: Option<&str>, target: &str) -> String {
     let rate = f64::from(command.millihertz) / 1000.0;
     let name: String = camera.name.chars().filter(|it| !it.is_control()).collect();
+    let jpeg = format!("m=video 0 RTP/AVP 26\r\na=framerate:{rate}\r\n");
+    let video = video.unwrap_or(&jpeg);
     format!(
         "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns={name}\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n\
-         a=control:*\r\nm=video 0 RTP/AVP 26\r\na=framerate:{rate}\r\na=control:{target}/track\r\n"
+         a=control:*\r\n{video}a=control:{target}/track\r\n"
     )
 }
 
@@ -208,10 +237,13 @@ fn describe(camera: &Camera, command: &Command, target: &str) -> String {
 fn play(camera: &Arc<Camera>, chosen: &Chosen, writer: &Arc<Mutex<TcpStream>>) -> Player {
     let ended = Arc::<AtomicBool>::default();
     let (told, camera, writer) = (ended.clone(), camera.clone(), writer.clone());
-    let (client, command, way) =
-        (chosen.client.clone(), chosen.command.clone(), chosen.way.clone());
+    let chosen = chosen.clone();
     let thread = std::thread::spawn(move || {
-        let sent = send(&camera, &client, &command, &way, &writer, &told);
+        let mut packets = Packets::new(&camera, &chosen.way, &writer);
+        let sent = match &chosen.file {
+            None => send(&mut packets, &chosen, &told),
+            Some(file) => pass(&mut packets, file, &told),
+        };
         if sent.is_err() {
             // The thread that reads ends, too.
             let writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,18 +253,76 @@ fn play(camera: &Arc<Camera>, chosen: &Chosen, writer: &Arc<Mutex<TcpStream>>) -
     Player { ended, thread: Some(thread) }
 }
 
-fn send(
-    camera: &Camera,
-    client: &str,
-    command: &Command,
-    way: &Way,
-    writer: &Mutex<TcpStream>,
-    ended: &AtomicBool,
-) -> io::Result<()> {
-    let mut gate = Gate::new(camera, client).map_err(io::Error::other)?;
+/// The packets of a stream, in order.
+struct Packets<'a> {
+    camera: &'a Camera,
+    way: &'a Way,
+    writer: &'a Mutex<TcpStream>,
+    source: u32,
+    sequence: u16,
+}
+
+impl<'a> Packets<'a> {
+    fn new(camera: &'a Camera, way: &'a Way, writer: &'a Mutex<TcpStream>) -> Packets<'a> {
+        Packets { camera, way, writer, source: super::store::clock() as u32, sequence: 0 }
+    }
+    fn send(&mut self, kind: u8, is_last: bool, time: u32, payload: &[u8]) -> io::Result<()> {
+        let head = header(kind, is_last, self.sequence, time, self.source);
+        let packet = [&head[..], payload].concat();
+        self.sequence = self.sequence.wrapping_add(1);
+        match self.way {
+            Way::Udp(socket, to) => {
+                // A client that does not listen yet is no reason to end.
+                let _ = socket.send_to(&packet, to);
+            }
+            Way::Interleaved(channel) => {
+                let len = (packet.len() as u16).to_be_bytes();
+                let whole = [&[b'$', *channel, len[0], len[1]][..], &packet].concat();
+                let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+                writer.write_all(&whole)?;
+            }
+        }
+        self.camera.packets.fetch_add(1, Relaxed);
+        self.camera.bytes.fetch_add(packet.len() as u64, Relaxed);
+        Ok(())
+    }
+}
+
+/// Passes a file's pictures on until the viewer leaves.
+fn pass(packets: &mut Packets<'_>, file: &Path, ended: &AtomicBool) -> io::Result<()> {
+    let camera = packets.camera;
+    let (mut units, mut pictures) =
+        (Units::open(file).map_err(io::Error::other)?, Pictures::default());
+    while !ended.load(Relaxed) {
+        let mut lap = camera.account.begin();
+        let picture = loop {
+            let unit = units.next().map_err(io::Error::other)?;
+            if let Some(picture) = pictures.add(unit) {
+                break picture;
+            }
+        };
+        lap.served(stage::CAPTURE);
+        let time = (u128::from(super::store::clock()) * u128::from(CLOCK) / 1_000_000) as u32;
+        let last = picture.len() - 1;
+        for (at, unit) in picture.iter().enumerate() {
+            let mut payloads = h264::payloads(unit, PACKET - RTP_LEN).peekable();
+            while let Some(payload) = payloads.next() {
+                let is_last = at == last && payloads.peek().is_none();
+                packets.send(KIND, is_last, time, &payload)?;
+            }
+        }
+        lap.served(stage::NETWORK);
+        camera.cycle.add(&lap, Duration::ZERO);
+        camera.account.end(lap, picture.iter().map(|unit| unit.len() as u64).sum());
+    }
+    Ok(())
+}
+
+fn send(packets: &mut Packets<'_>, chosen: &Chosen, ended: &AtomicBool) -> io::Result<()> {
+    let (camera, command) = (packets.camera, &chosen.command);
+    let mut gate = Gate::new(camera, &chosen.client).map_err(io::Error::other)?;
     gate.by_rtp = true;
-    let source = super::store::clock() as u32;
-    let (began, mut last, mut sequence) = (Instant::now(), None, 0u16);
+    let (began, mut last, mut rest) = (Instant::now(), None, Duration::ZERO);
     let mut pace = Pace::new(Duration::ZERO);
     pace.command(command, Duration::ZERO);
     while !ended.load(Relaxed) {
@@ -240,7 +330,9 @@ fn send(
         match pace.next(began.elapsed()) {
             Next::Idle(_) | Next::Over => return Ok(()),
             Next::Wait(left) => {
+                let waits = Instant::now();
                 std::thread::sleep(left.min(PATIENCE));
+                rest += waits.elapsed();
                 continue;
             }
             Next::Take => {}
@@ -263,24 +355,10 @@ fn send(
         let scan = Scan::of(&made.bytes).map_err(|error| io::Error::other(error.to_string()))?;
         let time = (u128::from(frame.clock) * u128::from(CLOCK) / 1_000_000) as u32;
         for (payload, is_last) in scan.payloads(PACKET - RTP_LEN) {
-            let packet = [&header(is_last, sequence, time, source)[..], &payload].concat();
-            sequence = sequence.wrapping_add(1);
-            match way {
-                Way::Udp(socket, to) => {
-                    // A client that does not listen yet is no reason to end.
-                    let _ = socket.send_to(&packet, to);
-                }
-                Way::Interleaved(channel) => {
-                    let len = (packet.len() as u16).to_be_bytes();
-                    let whole = [&[b'$', *channel, len[0], len[1]][..], &packet].concat();
-                    let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-                    writer.write_all(&whole)?;
-                }
-            }
-            camera.packets.fetch_add(1, Relaxed);
-            camera.bytes.fetch_add(packet.len() as u64, Relaxed);
+            packets.send(JPEG, is_last, time, &payload)?;
         }
         lap.served(stage::NETWORK);
+        camera.cycle.add(&lap, std::mem::take(&mut rest));
         camera.account.end(lap, made.bytes.len() as u64);
         pace.sent(began.elapsed());
     }

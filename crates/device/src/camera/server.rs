@@ -9,6 +9,8 @@
 //! quality = 80                    # limit on JPEG quality
 //! listen = "127.0.0.1:8554"       # viewers, with HTTP and RTSP
 //! receivers = "127.0.0.1:8555"    # receivers that set the pace, over UDP
+//! announce = false                # whether it is found by multicast DNS
+//! keys = "keys"                   # whose signatures policies must have
 //!
 //! [clients.owner]                 # see `access`
 //! token = "a-long-secret"
@@ -21,6 +23,8 @@
 //! config = "1"
 //! ```
 
+use super::cycle::Cycle;
+use super::find::Announced;
 use super::frame::{Layout, SIDE_MAX};
 use super::gate::{Camera, STAGES};
 use super::store::Store;
@@ -69,6 +73,10 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// The address for receivers that set the pace.
     pub receivers: Option<SocketAddr>,
+    /// Whether it answers who looks for cameras by multicast DNS.
+    pub announce: bool,
+    /// The folder of keys: modules of policies must be signed with one of them.
+    pub keys: Option<String>,
     /// Its clients.
     pub clients: BTreeMap<String, Client>,
     /// Their policies.
@@ -106,7 +114,10 @@ impl Config {
         let table = Table { clients: self.clients.clone(), policies: self.policies.clone() };
         let access = match table.clients.is_empty() && table.policies.is_empty() {
             true => Access::open(Kind::Frame, host),
-            false => Access::new(table, folder, Kind::Frame, host)?,
+            false => {
+                let keys = self.keys.as_ref().map(|keys| folder.join(keys));
+                Access::signed(table, folder, Kind::Frame, host, keys.as_deref())?
+            }
         };
         let layout = if self.colour.unwrap_or(true) { Layout::Colour } else { Layout::Grey };
         let name = self.source.as_deref().unwrap_or("pattern");
@@ -116,9 +127,11 @@ impl Config {
             store: Store::start(source, Duration::from_secs_f64(1.0 / rate)),
             size,
             rate,
+            file: name.strip_prefix("file:").map(|path| folder.join(path)),
             access,
             quality,
             account: Account::new("camera", &STAGES, 1),
+            cycle: Cycle::default(),
             certificate: std::sync::Mutex::default(),
             packets: 0.into(),
             bytes: 0.into(),
@@ -163,7 +176,11 @@ impl Server {
         if let Some(wanted) = config.listen {
             let place = |error| format!("listen: {wanted}: {error}");
             let listener = TcpListener::bind(wanted).map_err(place)?;
-            viewers = Some(listener.local_addr().map_err(place)?);
+            let address = listener.local_addr().map_err(place)?;
+            viewers = Some(address);
+            if config.announce {
+                announce(&camera, address).map_err(|error| format!("announce: {error}"))?;
+            }
             let (camera, tell) = (camera.clone(), tell.clone());
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
@@ -180,6 +197,18 @@ impl Server {
         }
         Ok(Server { camera, viewers, receivers })
     }
+}
+
+/// Answers who looks for cameras.
+fn announce(camera: &Camera, address: SocketAddr) -> std::io::Result<()> {
+    let SocketAddr::V4(address) = address else {
+        return Err(std::io::Error::other("an IPv4 address is announced; `listen` has another"));
+    };
+    if address.ip().is_unspecified() {
+        return Err(std::io::Error::other("`listen` must name the address of an interface"));
+    }
+    let needs_token = camera.access.client(crate::access::ANYONE).is_none();
+    Announced { name: camera.name.clone(), address, needs_token }.serve()
 }
 
 /// A thread for a viewer, unless there are too many.

@@ -10,10 +10,11 @@
 use super::frame::Frame;
 use super::gate::{Camera, Gate, Made, Refusal, stage};
 use super::pace::{Next, Pace};
-use super::shape::{Certificate, plan};
+use super::shape::{Bursts, Certificate, Keeper, pdus, plan};
 use crate::access::ANYONE;
 use crate::account::Lap;
-use lastmeter_wire::camera::{Code, Command, Piece, Status};
+use lastmeter_wire::camera::cells::{self, segment};
+use lastmeter_wire::camera::{Carrier, Code, Command, Fared, Piece, Status};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -162,22 +163,56 @@ struct Sending<'a> {
     mailbox: &'a Mailbox,
 }
 
+/// A frame that was sent, until the receiver tells how it fared.
+struct Sent {
+    lap: Lap,
+    len: u64,
+    at: Instant,
+    /// Time before it for which the receiver wanted none.
+    rest: Duration,
+}
+
+fn micros(count: u32) -> Duration {
+    Duration::from_micros(count.into())
+}
+
 impl Sending<'_> {
     /// Until the receiver is silent.
     fn run(&self, mut gate: Gate<'_>) {
         let began = Instant::now();
         let mut pace = Pace::new(Duration::ZERO);
         let (mut command, mut last, mut wanted) = (Command::default(), None, began);
-        let mut patience = Duration::ZERO;
+        let (mut patience, mut rest, mut has_turns) = (Duration::ZERO, Duration::ZERO, false);
+        let (mut fared, mut skipped, mut open) = (Fared::default(), 0, None::<Sent>);
+        let mut frames = 0u32;
         loop {
-            if let Some(came) = self.mailbox.take(patience)
-                && pace.command(&came, began.elapsed())
-            {
-                (command, wanted) = (came, Instant::now());
+            let waits = Instant::now();
+            let came = self.mailbox.take(patience);
+            if has_turns {
+                rest += waits.elapsed();
             }
+            if let Some(came) = came {
+                // It cannot lose more than was sent.
+                let all = came.fared.lost.clamp(fared.lost, frames);
+                let lost = all - fared.lost;
+                self.camera.account.lose(stage::NETWORK, "lost on the way", lost.into(), true);
+                fared = Fared { lost: all, ..came.fared };
+                if pace.command(&came, began.elapsed()) {
+                    (command, wanted) = (came, Instant::now());
+                    rest = self.close(open.take(), Some(fared));
+                }
+            }
+            has_turns = false;
             patience = match pace.next(began.elapsed()) {
-                Next::Over => return,
-                Next::Idle(left) | Next::Wait(left) => left,
+                Next::Over => {
+                    self.close(open.take(), None);
+                    return;
+                }
+                Next::Idle(left) => left,
+                Next::Wait(left) => {
+                    has_turns = true;
+                    left
+                }
                 Next::Take => {
                     match self.camera.store.next(last, PATIENCE) {
                         Err(_) => return,
@@ -185,9 +220,27 @@ impl Sending<'_> {
                         Ok(Some(frame)) => {
                             last = Some(frame.number);
                             pace.took();
-                            self.frame(&mut gate, &command, &frame, wanted, pace.skipped);
+                            let sent =
+                                self.frame(&mut gate, &command, &frame, wanted, pace.skipped);
                             pace.sent(began.elapsed());
                             wanted = Instant::now();
+                            let sent = sent.map(|(lap, len)| Sent { lap, len, at: wanted, rest });
+                            rest = Duration::ZERO;
+                            frames = frames.saturating_add(u32::from(sent.is_some()));
+                            if pace.is_idle() {
+                                open = sent;
+                            } else {
+                                self.end(sent, fared);
+                            }
+                            let turns = pace.skipped - skipped;
+                            skipped = pace.skipped;
+                            let account = &self.camera.account;
+                            account.lose(
+                                stage::CAPTURE,
+                                "its turn had passed",
+                                turns.into(),
+                                false,
+                            );
                         }
                     }
                     Duration::ZERO
@@ -198,7 +251,37 @@ impl Sending<'_> {
             }
         }
     }
-    /// Makes a frame and sends it, or says why not.
+    /// A frame of the open loop: what the receiver last said of decoding and display holds for it.
+    fn end(&self, sent: Option<Sent>, fared: Fared) {
+        let Some(mut sent) = sent else { return };
+        sent.lap.add(stage::DECODE, micros(fared.decode));
+        sent.lap.add(stage::DISPLAY, micros(fared.display));
+        self.camera.cycle.add(&sent.lap, sent.rest);
+        self.camera.account.end(sent.lap, sent.len);
+    }
+    /// A frame of the closed loop, whose receiver asks for the next one, or has left. The time in between is the
+    /// receiver's, as far as it says so, and else the network's. Returns the time for which it wanted none.
+    fn close(&self, sent: Option<Sent>, fared: Option<Fared>) -> Duration {
+        let Some(mut sent) = sent else { return Duration::ZERO };
+        let mut rest = Duration::ZERO;
+        if let Some(fared) = fared {
+            let mut left = sent.at.elapsed();
+            let mut part = |count: u32| {
+                let time = micros(count).min(left);
+                left -= time;
+                time
+            };
+            let (decode, display) = (part(fared.decode), part(fared.display));
+            rest = part(fared.rest);
+            sent.lap.add(stage::DECODE, decode);
+            sent.lap.add(stage::DISPLAY, display);
+            sent.lap.add(stage::NETWORK, left);
+            self.camera.cycle.add(&sent.lap, sent.rest);
+        }
+        self.camera.account.end(sent.lap, sent.len);
+        rest
+    }
+    /// Makes a frame and sends it, or says why not. Its times so far, and its bytes.
     fn frame(
         &self,
         gate: &mut Gate<'_>,
@@ -206,17 +289,17 @@ impl Sending<'_> {
         frame: &Arc<Frame>,
         wanted: Instant,
         skipped: u32,
-    ) {
+    ) -> Option<(Lap, u64)> {
         let account = &self.camera.account;
         let mut lap = account.begin_at(Some(wanted.min(Instant::now())));
         lap.served(stage::CAPTURE);
         match gate.make(command, frame, &mut lap) {
             Ok(made) => {
                 let len = made.bytes.len() as u64;
-                match self.send(command, &made, &mut lap, skipped) {
-                    Ok(()) => account.end(lap, len),
-                    Err(_) => account.refuse("the network refuses it"),
+                if self.send(command, &made, &mut lap, skipped).is_ok() {
+                    return Some((lap, len));
                 }
+                account.refuse("the network refuses it");
             }
             Err(refusal) => {
                 account.refuse(refusal.words());
@@ -231,6 +314,7 @@ impl Sending<'_> {
                 }
             }
         }
+        None
     }
     fn send(&self, command: &Command, made: &Made, lap: &mut Lap, skipped: u32) -> io::Result<()> {
         let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
@@ -245,27 +329,75 @@ impl Sending<'_> {
             made: micros(made.frame.began.elapsed()),
             ..piece(self.camera, command, Status::Frame, made.frame.clock)
         };
-        let (began, mut datagram) = (Instant::now(), Vec::new());
-        let mut certificate = Certificate::default();
-        for packet in plan(command.shape, made.bytes.len(), made.height) {
-            let early = (began + packet.due).saturating_duration_since(Instant::now());
-            if !early.is_zero() {
-                lap.served(stage::NETWORK);
-                std::thread::sleep(early);
-                lap.served(stage::SHAPE);
+        let (mut datagram, shape) = (Vec::new(), command.shape);
+        let mut line = Line {
+            sending: self,
+            began: Instant::now(),
+            lap,
+            kept: Certificate::default(),
+            keeper: Keeper::default(),
+        };
+        match command.carrier {
+            Carrier::Datagrams => {
+                for packet in plan(shape, made.bytes.len(), made.height) {
+                    let piece = Piece { offset: packet.offset as u32, ..whole };
+                    let data = &made.bytes[packet.offset..packet.offset + packet.len];
+                    piece.emit(data, &mut datagram);
+                    line.leave(packet.due, &datagram)?;
+                }
             }
-            if !packet.due.is_zero() {
-                certificate.add(began.elapsed().saturating_sub(packet.due));
+            Carrier::Cells => {
+                let (mut bursts, mut cells) = (Bursts::new(shape), Vec::new());
+                for (at, len, begins) in pdus(shape, made.bytes.len(), made.height) {
+                    let piece = Piece { offset: at as u32, ..whole };
+                    piece.emit(&made.bytes[at..at + len], &mut datagram);
+                    cells.clear();
+                    let fits = segment(command.session, &datagram, &mut cells);
+                    fits.map_err(|error| io::Error::other(error.to_string()))?;
+                    if begins && at > 0 {
+                        bursts.pause();
+                    }
+                    let mut left = &cells[..];
+                    while !left.is_empty() {
+                        let (count, due) = bursts.take(left.len());
+                        line.leave(due, &cells::datagram(&left[..count]))?;
+                        left = &left[count..];
+                    }
+                }
             }
-            let piece = Piece { offset: packet.offset as u32, ..whole };
-            let data = &made.bytes[packet.offset..packet.offset + packet.len];
-            piece.emit(data, &mut datagram);
-            self.socket.send_to(&datagram, self.to)?;
-            self.camera.packets.fetch_add(1, Relaxed);
-            self.camera.bytes.fetch_add(datagram.len() as u64, Relaxed);
         }
+        let kept = line.kept;
         lap.served(stage::NETWORK);
-        self.camera.certificate.lock().unwrap_or_else(PoisonError::into_inner).join(&certificate);
+        self.camera.certificate.lock().unwrap_or_else(PoisonError::into_inner).join(&kept);
+        Ok(())
+    }
+}
+
+/// Sends each datagram of a frame when it is due.
+struct Line<'a, 'l> {
+    sending: &'a Sending<'a>,
+    began: Instant,
+    lap: &'l mut Lap,
+    kept: Certificate,
+    keeper: Keeper,
+}
+
+impl Line<'_, '_> {
+    fn leave(&mut self, due: Duration, datagram: &[u8]) -> io::Result<()> {
+        let Sending { socket, to, camera, .. } = self.sending;
+        let target = self.began + self.keeper.target(due);
+        let early = target.saturating_duration_since(Instant::now());
+        if !early.is_zero() {
+            self.lap.served(stage::NETWORK);
+            std::thread::sleep(early);
+            self.lap.served(stage::SHAPE);
+        }
+        if !due.is_zero() {
+            self.kept.add(self.keeper.left(due, self.began.elapsed()));
+        }
+        socket.send_to(datagram, *to)?;
+        camera.packets.fetch_add(1, Relaxed);
+        camera.bytes.fetch_add(datagram.len() as u64, Relaxed);
         Ok(())
     }
 }

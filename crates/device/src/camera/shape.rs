@@ -3,7 +3,8 @@
 //!
 //! No packet holds bytes of two groups of lines; of a JPEG, a share of its bytes counts as lines.
 
-use lastmeter_wire::camera::{PIECE_LEN, Shape};
+use lastmeter_wire::atm::CELL_LEN;
+use lastmeter_wire::camera::{PIECE_LEN, Shape, cells};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ pub fn plan(shape: Shape, bytes: usize, lines: u16) -> impl Iterator<Item = Plan
         if offset >= bytes {
             return None;
         }
-        if offset > 0 && offset % group == 0 {
+        if offset > 0 && offset % group == 0 && !pause.is_zero() {
             due += pause;
             in_burst = 0;
         } else if burst > 0 && in_burst == burst {
@@ -60,6 +61,90 @@ pub fn plan(shape: Shape, bytes: usize, lines: u16) -> impl Iterator<Item = Plan
         offset += len;
         Some(planned)
     })
+}
+
+/// The most bytes of a frame in a PDU of cells.
+pub const PDU_MAX: usize = 60_000;
+
+/// The PDUs of a frame in cells: each a group of lines, as far as it fits; as offset, length, and whether it begins a
+/// group.
+pub fn pdus(shape: Shape, bytes: usize, lines: u16) -> Vec<(usize, usize, bool)> {
+    let group = match shape.lines {
+        0 => bytes,
+        wanted => (bytes * usize::from(wanted)).div_ceil(usize::from(lines.max(1))),
+    };
+    let (group, mut found) = (group.max(1), Vec::new());
+    for start in (0..bytes).step_by(group) {
+        let end = (start + group).min(bytes);
+        let parts = (start..end).step_by(PDU_MAX);
+        found.extend(parts.map(|at| (at, PDU_MAX.min(end - at), at == start)));
+    }
+    found
+}
+
+/// When cells leave: bursts of so many, a gap between two, which goes on over the PDUs of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Bursts {
+    shape: Shape,
+    room: usize,
+    sent: usize,
+    due: Duration,
+}
+
+impl Bursts {
+    /// From a frame's beginning.
+    pub fn new(shape: Shape) -> Bursts {
+        let most = match usize::from(shape.packet) {
+            0 => cells::PER_DATAGRAM,
+            bytes => (bytes / CELL_LEN).clamp(1, cells::PER_DATAGRAM),
+        };
+        Bursts { shape, room: most, sent: 0, due: Duration::ZERO }
+    }
+    /// A group of lines begins.
+    pub fn pause(&mut self) {
+        let pause = Duration::from_micros(self.shape.pause.into()).min(PAUSE_MAX);
+        if !pause.is_zero() {
+            (self.due, self.sent) = ((self.due + pause).min(FRAME_TIME_MAX), 0);
+        }
+    }
+    /// How many of so many cells the next datagram takes, and when it leaves.
+    pub fn take(&mut self, left: usize) -> (usize, Duration) {
+        let burst = usize::from(self.shape.burst);
+        if burst > 0 && self.sent == burst {
+            let gap = Duration::from_micros(self.shape.gap.into()).min(PAUSE_MAX);
+            (self.due, self.sent) = ((self.due + gap).min(FRAME_TIME_MAX), 0);
+        }
+        let fits = if burst == 0 { self.room } else { self.room.min(burst - self.sent) };
+        let count = fits.min(left);
+        self.sent += count;
+        (count, self.due)
+    }
+}
+
+/// Keeps the gaps of a plan. A packet that leaves late is made up for by at most one gap, so that never more than two
+/// bursts follow each other; what it was later, the rest of the frame is, too.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keeper {
+    shift: Duration,
+    last: Duration,
+}
+
+impl Keeper {
+    /// When a packet leaves that the plan has at `due`.
+    pub fn target(&self, due: Duration) -> Duration {
+        due + self.shift
+    }
+    /// It left; returns how late.
+    pub fn left(&mut self, due: Duration, now: Duration) -> Duration {
+        let lag = now.saturating_sub(self.target(due));
+        let gap = due.saturating_sub(self.last);
+        // Packets of a burst are late together.
+        if !gap.is_zero() {
+            self.shift += lag.saturating_sub(gap);
+        }
+        self.last = due;
+        lag
+    }
 }
 
 /// How late packets left: powers of two of microseconds.

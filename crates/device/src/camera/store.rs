@@ -24,6 +24,32 @@ pub struct Store {
     pub interval: Duration,
 }
 
+/// When the next frame is captured: an interval after the last one, or at once if that is over. So whoever asks after a
+/// pause does not wait.
+struct Ticks {
+    interval: Duration,
+    last: Instant,
+    number: u32,
+}
+
+impl Ticks {
+    fn new(now: Instant, interval: Duration) -> Ticks {
+        Ticks { interval, last: now.checked_sub(interval).unwrap_or(now), number: 0 }
+    }
+    fn due(&self, now: Instant) -> Instant {
+        let next = self.last + self.interval;
+        // A thread that wakes late keeps its step.
+        if now > next + self.interval { now } else { next }
+    }
+    /// The number of the frame that is captured then: those that nobody asked for count, too.
+    fn take(&mut self, at: Instant) -> u32 {
+        let since = at.saturating_duration_since(self.last).as_secs_f64();
+        let steps = (since / self.interval.as_secs_f64().max(1e-9)).round().clamp(1.0, 1e9);
+        (self.last, self.number) = (at, self.number.wrapping_add(steps as u32));
+        self.number
+    }
+}
+
 /// Microseconds since 1970.
 pub fn clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -37,9 +63,9 @@ impl Store {
         let weak = Arc::downgrade(&store);
         std::thread::spawn(move || {
             let mut source = source;
-            let began = Instant::now();
+            let mut ticks = Ticks::new(Instant::now(), interval);
             while let Some(store) = weak.upgrade() {
-                if !store.step(&mut *source, began) {
+                if !store.step(&mut *source, &mut ticks) {
                     return;
                 }
             }
@@ -50,7 +76,7 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Captures a frame if one is wanted; false if there are no more.
-    fn step(&self, source: &mut dyn Source, began: Instant) -> bool {
+    fn step(&self, source: &mut dyn Source, ticks: &mut Ticks) -> bool {
         const LOOK: Duration = Duration::from_millis(200);
         {
             let state = self.lock();
@@ -63,27 +89,26 @@ impl Store {
                 }
             }
         }
-        let interval = self.interval.as_nanos().max(1);
-        let mut number = began.elapsed().as_nanos() / interval + 1;
+        let mut number = 0;
         if !source.is_live() {
-            let due = began + Duration::from_nanos((number * interval) as u64);
+            let due = ticks.due(Instant::now());
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             // Whoever waited may have had the frame before this one.
             if self.lock().waiting == 0 {
                 return true;
             }
+            number = ticks.take(due);
         }
         let (mut at, mut clock) = (Instant::now(), clock());
-        let pixels = source.capture(number as u32, clock);
+        let pixels = source.capture(number, clock);
         if source.is_live() {
             // It was waited for: its time is that of its arrival.
             (at, clock) = (Instant::now(), self::clock());
-            number = began.elapsed().as_nanos() / interval + 1;
+            number = ticks.take(at);
         }
         let mut state = self.lock();
         let good = match pixels {
             Ok(pixels) => {
-                let number = number as u32;
                 state.newest = Some(Arc::new(Frame { number, clock, began: at, pixels }));
                 state.captured += 1;
                 true
@@ -133,5 +158,23 @@ impl Store {
     /// Frames captured since it began.
     pub fn captured(&self) -> u64 {
         self.lock().captured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_keep_their_step_and_one_after_a_pause_is_captured_at_once() {
+        let (began, ms) = (Instant::now(), Duration::from_millis);
+        let mut ticks = Ticks::new(began, ms(40));
+        assert_eq!((ticks.due(began), ticks.take(began)), (began, 1));
+        // Woken 15 ms late, it keeps its step.
+        let due = ticks.due(began + ms(55));
+        assert_eq!((due, ticks.take(due)), (began + ms(40), 2));
+        let asked = began + ms(1000);
+        assert_eq!((ticks.due(asked), ticks.take(asked)), (asked, 26));
+        assert_eq!(ticks.due(asked + ms(1)), asked + ms(40));
     }
 }

@@ -14,7 +14,6 @@
 //! Everything ends with the observation: the programs are killed, their namespaces vanish with them.
 
 pub(crate) mod act;
-pub(crate) mod quota;
 pub(crate) mod work;
 
 pub use crate::relay::Way;
@@ -24,9 +23,9 @@ use crate::cores;
 use crate::error::{Error, Result, wrong};
 use crate::namespace::{Enter, Hosts, INTERFACE, Isolation};
 use crate::observe::{Observation, both};
+use crate::quota::Quota;
 use crate::relay;
 use crate::worker::{Reply, Request, Worker, reply};
-use quota::Quota;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
 

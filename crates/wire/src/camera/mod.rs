@@ -1,9 +1,10 @@
 //! A camera's own protocol: commands of receivers, and pieces of frames. Each is one UDP datagram.
 //!
 //! ```text
-//! command  "LMC1" | code 1 | format 1 | sequence 2 | session 4 | frames 4 | millihertz 4 |
+//! command  "LMC1" | code 1 | carrier 4 bits, format 4 bits | sequence 2 | session 4 | frames 4 | millihertz 4 |
 //!          region x 2, y 2, width 2, height 2 | width 2 | height 2 | quality 1 | token's length 1 |
-//!          lines 2 | pause 4 | gap 4 | burst 2 | packet 2 | cookie 8 | token
+//!          lines 2 | pause 4 | gap 4 | burst 2 | packet 2 | cookie 8 |
+//!          decode 4 | display 4 | rest 4 | lost 4 | token
 //! piece    "LMF1" | status 1 | format 1 | sequence 2 | session 4 | frame 4 | clock 8 | width 2 |
 //!          height 2 | length 4 | offset 4 | skipped 4 | region x 2, y 2 | receivers 2 | quality 1 |
 //!          zero 1 | made 4 | check 4 | bytes of the frame
@@ -11,7 +12,9 @@
 //!
 //! Numbers are big-endian. A command that comes twice does what it does once: its sequence number says that it is the
 //! same. A camera answers an address that has not yet proved that it receives with a cookie, no longer than the
-//! command. The check is that of [`crate::aal::vidboard`], over the whole datagram.
+//! command. The check is that of [`crate::aal::vidboard`], over the whole datagram. A piece may also travel in cells
+//! ([`cells`]). Each command says how the receiver fared with the frame before, so that the camera's ledger covers the
+//! whole path.
 //!
 //! Source: the Vidboard's commands and t-frames, Aurora report §3.5.2; layout and numbers are our choice.
 //!
@@ -24,6 +27,8 @@
 //!
 //! Rows: A-49, A-50.
 
+pub mod cells;
+pub mod h264;
 pub mod rtp;
 pub mod text;
 
@@ -31,7 +36,7 @@ use crate::aal::vidboard::sum32;
 use crate::error::{Error, fit, split};
 
 /// Bytes of a command before its token.
-pub const COMMAND_LEN: usize = 56;
+pub const COMMAND_LEN: usize = 72;
 /// Bytes of a piece before those of the frame.
 pub const PIECE_LEN: usize = 56;
 /// The longest token.
@@ -65,6 +70,29 @@ pub enum Format {
     /// JPEG.
     #[default]
     Jpeg = 3,
+}
+
+/// What pieces travel in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Carrier {
+    /// Each in a datagram.
+    #[default]
+    Datagrams = 0,
+    /// Each in the cells of a PDU, and these in datagrams.
+    Cells = 1,
+}
+
+/// How a receiver fared: times of the last frame in microseconds, and losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fared {
+    /// Decoding it.
+    pub decode: u32,
+    /// Showing it, or whatever else was done with it.
+    pub display: u32,
+    /// Until the next one was asked for, because no more were wanted.
+    pub rest: u32,
+    /// Frames of which pieces were missing, since the session began.
+    pub lost: u32,
 }
 
 /// What a piece says.
@@ -107,6 +135,11 @@ impl Numbered for Format {
     const WHAT: &'static str = "camera's format";
 }
 
+impl Numbered for Carrier {
+    const ALL: &'static [(u8, Carrier)] = &[(0, Carrier::Datagrams), (1, Carrier::Cells)];
+    const WHAT: &'static str = "camera's carrier";
+}
+
 impl Numbered for Status {
     const ALL: &'static [(u8, Status)] = &[
         (1, Status::Frame),
@@ -139,7 +172,7 @@ pub struct Shape {
     pub lines: u16,
     /// Microseconds of a pause.
     pub pause: u32,
-    /// Packets in a burst (CB).
+    /// Packets, or cells, in a burst (CB).
     pub burst: u16,
     /// Microseconds between bursts (IBD).
     pub gap: u32,
@@ -154,6 +187,8 @@ pub struct Command {
     pub code: Code,
     /// How frames are sent.
     pub format: Format,
+    /// What they travel in.
+    pub carrier: Carrier,
     /// Increases with each command that is not a repetition.
     pub sequence: u16,
     /// Chosen by the receiver; tells its sessions apart.
@@ -174,23 +209,25 @@ pub struct Command {
     pub shape: Shape,
     /// What the camera gave to this address.
     pub cookie: u64,
+    /// How the receiver fared with the frame before.
+    pub fared: Fared,
     /// Who asks.
     pub token: Vec<u8>,
 }
 
-fn half(bytes: &[u8; 56], at: usize) -> u16 {
+fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn word(bytes: &[u8; 56], at: usize) -> u32 {
+fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from(half(bytes, at)) << 16 | u32::from(half(bytes, at + 2))
 }
 
-fn long(bytes: &[u8; 56], at: usize) -> u64 {
+fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from(word(bytes, at)) << 32 | u64::from(word(bytes, at + 4))
 }
 
-fn magic(bytes: &[u8; 56], wanted: [u8; 4], what: &'static str) -> Result<(), Error> {
+fn magic(bytes: &[u8], wanted: [u8; 4], what: &'static str) -> Result<(), Error> {
     let found = word(bytes, 0);
     let known = found == u32::from_be_bytes(wanted);
     known.then_some(()).ok_or(Error::Invalid { what, found: found.into() })
@@ -216,7 +253,8 @@ impl Command {
         let [x, y, w, h] = [20, 22, 24, 26].map(|at| half(bytes, at));
         Ok(Command {
             code: Code::of(bytes[4])?,
-            format: Format::of(bytes[5])?,
+            format: Format::of(bytes[5] & 15)?,
+            carrier: Carrier::of(bytes[5] >> 4)?,
             sequence: half(bytes, 6),
             session: word(bytes, 8),
             frames: word(bytes, 12),
@@ -233,6 +271,12 @@ impl Command {
                 packet: half(bytes, 46),
             },
             cookie: long(bytes, 48),
+            fared: Fared {
+                decode: word(bytes, 56),
+                display: word(bytes, 60),
+                rest: word(bytes, 64),
+                lost: word(bytes, 68),
+            },
             token: token.to_vec(),
         })
     }
@@ -243,7 +287,7 @@ impl Command {
     pub fn emit(&self) -> Result<Vec<u8>, Error> {
         let len: u8 = fit(self.token.len(), TOKEN_MAX as u64, "camera command's token")?;
         let mut bytes = COMMAND.to_vec();
-        bytes.extend([self.code as u8, self.format as u8]);
+        bytes.extend([self.code as u8, (self.carrier as u8) << 4 | self.format as u8]);
         bytes.extend(self.sequence.to_be_bytes());
         let words = [self.session, self.frames, self.millihertz];
         words.iter().for_each(|word| bytes.extend(word.to_be_bytes()));
@@ -257,6 +301,8 @@ impl Command {
         bytes.extend(self.shape.burst.to_be_bytes());
         bytes.extend(self.shape.packet.to_be_bytes());
         bytes.extend(self.cookie.to_be_bytes());
+        let Fared { decode, display, rest, lost } = self.fared;
+        [decode, display, rest, lost].iter().for_each(|word| bytes.extend(word.to_be_bytes()));
         bytes.extend(&self.token);
         Ok(bytes)
     }

@@ -157,11 +157,17 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// An RTP header, as a camera writes it.
-pub fn header(is_last: bool, sequence: u16, timestamp: u32, source: u32) -> [u8; RTP_LEN] {
+/// An RTP header, as a camera writes it, with a payload type.
+pub fn header(
+    kind: u8,
+    is_last: bool,
+    sequence: u16,
+    timestamp: u32,
+    source: u32,
+) -> [u8; RTP_LEN] {
     let mut bytes = [0; RTP_LEN];
     bytes[0] = 2 << 6;
-    bytes[1] = u8::from(is_last) << 7 | JPEG;
+    bytes[1] = u8::from(is_last) << 7 | kind & 0x7f;
     bytes[2..4].copy_from_slice(&sequence.to_be_bytes());
     bytes[4..8].copy_from_slice(&timestamp.to_be_bytes());
     bytes[8..].copy_from_slice(&source.to_be_bytes());

@@ -15,7 +15,7 @@ const WEIGHT_MAX_V2: u32 = 10_000;
 const TRIES: u32 = 50;
 
 /// A group; dropping it moves its processes back and removes it.
-pub(crate) struct Quota {
+pub struct Quota {
     folder: PathBuf,
     parent: PathBuf,
     members: &'static str,
@@ -23,7 +23,10 @@ pub(crate) struct Quota {
 
 impl Quota {
     /// Puts `pid` into a new group that gets `share` of a core.
-    pub(crate) fn of(pid: u32, share: f64) -> Result<Quota> {
+    ///
+    /// # Errors
+    /// Without the rights, or without control groups.
+    pub fn of(pid: u32, share: f64) -> Result<Quota> {
         let group = format!("lastmeter-{}-{pid}", std::process::id());
         // The first hierarchy is that of version 1, the second that of version 2.
         let kinds = [("/sys/fs/cgroup/cpu", "tasks"), ("/sys/fs/cgroup", "cgroup.procs")];
@@ -61,7 +64,10 @@ impl Quota {
     }
 
     /// Changes its quota; `None` takes it away.
-    pub(crate) fn set(&self, share: Option<f64>) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set(&self, share: Option<f64>) -> Result<()> {
         let what = || format!("setting the quota of {}", self.folder.display());
         let quota = share.map(|share| ((share * PERIOD as f64) as u64).max(1000));
         if self.members == "tasks" {
