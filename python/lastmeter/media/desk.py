@@ -42,9 +42,10 @@ if TYPE_CHECKING:
 CONTROL = 5890
 #: Where the camera's viewers and its own protocol are.
 VIEWERS, RECEIVERS = 8554, 8555
-#: Seconds of a stream at the most.
-STREAM_MAX = 60
-#: Pictures a second that are asked of the camera.
+#: Seconds of a stream at the most, and seconds besides for the devices to begin.
+STREAM_MAX = 120
+PATIENCE = 30
+#: Pictures a second of the camera.
 RATE = 15
 #: Bytes of one command or answer.
 LINE_MAX = 65536
@@ -118,7 +119,7 @@ class Receiver:
             file.flush()
 
     def command(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """``describe``, or ``stream`` with ``from``, a camera's address, and ``seconds``."""
+        """``describe``, or ``stream`` with ``from``, a camera's address, and ``pictures``, how many."""
         if asked.get("do") == "describe":
             return {"device": self.kind, "streams": ["camera"]}
         if not secrets.compare_digest(str(asked.get("owner")).encode(), self.owner.encode()):
@@ -126,15 +127,15 @@ class Receiver:
         camera = str(asked.get("from", ""))
         if asked.get("do") != "stream" or not camera.startswith("http://"):
             return {"error": "write describe, or stream with the http:// address of a camera"}
-        seconds = asked.get("seconds", 2)
-        if not isinstance(seconds, int | float) or not 0 < seconds <= STREAM_MAX:
-            return {"error": f"seconds: a number up to {STREAM_MAX}"}
+        pictures = asked.get("pictures", RATE)
+        if not isinstance(pictures, int) or not 0 < pictures <= STREAM_MAX * RATE:
+            return {"error": f"pictures: a whole number up to {STREAM_MAX * RATE}"}
         try:
-            return self._stream(camera, float(seconds))
+            return self._stream(camera, pictures)
         except (OSError, GraphError, VideoError) as error:
             return {"error": str(error)}
 
-    def _stream(self, camera: str, seconds: float) -> dict[str, Any]:
+    def _stream(self, camera: str, pictures: int) -> dict[str, Any]:
         graph = Graph(title=f"camera to {self.kind}")
         graph.add("camera", CameraSource(camera))
         end: Module
@@ -146,7 +147,17 @@ class Receiver:
             end = graph.add("store", Store(self.to))
             graph.join("camera.out", "jpeg")
             graph.join("jpeg", "store")
-        graph.run(seconds)
+
+        def look() -> None:
+            path = graph.paths.get(end.name)
+            if path is not None and path.packets >= pictures:
+                graph.stop()
+            elif not graph.stopped:
+                graph.dispatcher.timeout(graph.dispatcher.now() + 0.02, look)
+
+        look()
+        graph.run(STREAM_MAX)
+        graph.dispatcher.close()
         path = graph.paths.get(end.name)
         return {
             "pictures": path.packets if path else 0,
@@ -157,7 +168,7 @@ class Receiver:
 
 def ask(host: str, question: dict[str, Any], port: int = CONTROL) -> dict[str, Any]:
     """Asks a device; the answer is an object, with ``error`` if it refuses."""
-    with socket.create_connection((host, port), timeout=90) as link, link.makefile("rwb") as file:
+    with socket.create_connection((host, port), timeout=STREAM_MAX + PATIENCE) as link, link.makefile("rwb") as file:
         file.write(json.dumps(question).encode() + b"\n")
         file.flush()
         answer: dict[str, Any] = json.loads(file.readline(LINE_MAX))
@@ -273,7 +284,7 @@ _CAMERA = """\
 name = "desk"
 source = "pattern"
 size = "320x240"
-rate = 30
+rate = 15
 listen = "10.78.0.1:8554"
 receivers = "10.78.0.1:8555"
 [clients.owner]
@@ -338,7 +349,7 @@ def _inside(desk: Desk, name: str, function: str, *values: Any) -> Any:
         f"print(json.dumps(desk.{function}(*json.loads(sys.argv[1]))))"
     )
     line = ["ip", "netns", "exec", desk.space(name), sys.executable, "-c", code, json.dumps(values)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=STREAM_MAX + 2 * PATIENCE)
     if done.returncode:
         raise GraphError(f"{function} at the {name}: {done.stderr.strip().splitlines()[-1:]}")
     return json.loads(done.stdout)
@@ -361,7 +372,9 @@ def _streams(
     found = {"camera": _inside(desk, "host", "describe_camera", keys["owner"])}
     said(f"the camera says: {json.dumps(found['camera'])}")
     camera = f"http://{device('camera')}:{VIEWERS}"
-    order = {"do": "stream", "owner": keys["owner"], "seconds": seconds}
+    # So many pictures, rather than so long: a busy machine takes longer to begin.
+    count = max(1, round(min(seconds, STREAM_MAX - PATIENCE) * RATE))
+    order = {"do": "stream", "owner": keys["owner"], "pictures": count}
     order["from"] = f"{camera}/{keys['owner']}/stream.mjpg?rate={RATE}"
     for name in ("display", "disk"):
         said(f"the {name} says: {json.dumps(_inside(desk, 'host', 'ask', device(name), _DESCRIBE))}")
