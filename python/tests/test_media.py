@@ -114,6 +114,14 @@ def test_the_quantile_of_lateness_is_right_to_its_step() -> None:
         late.enter(number * 1e-5)
     assert late.quantile(0.5) == pytest.approx(0.005, abs=Lateness.STEP)
     assert late.quantile(0.99) == pytest.approx(0.0099, abs=Lateness.STEP)
+    for number in range(1000):
+        late.enter(0.02 + number * 1e-4)
+    assert 0.095 <= late.quantile(0.9) <= 2 * 0.095, "beyond 20 ms to the doubling"
+    assert late.quantile(1.0) == late.worst == pytest.approx(0.1199)
+    both = Lateness()
+    both.add(late)
+    both.add(late)
+    assert both.count == 4000 and both.quantile(0.9) == late.quantile(0.9)
 
 
 # Graphs

@@ -20,7 +20,7 @@ pytest.importorskip("av", reason="PyAV is not installed")
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
-from lastmeter.media import Graph, Index, modules, programs, shows, web
+from lastmeter.media import Clip, Graph, Index, modules, programs, shows, web
 from lastmeter.media.window import BrowserSink
 from patience import eventually
 
@@ -161,6 +161,28 @@ def test_a_window_answers_its_own_page_alone(puzzle: tuple[shows.Puzzle, str]) -
             urllib.request.urlopen(asked, timeout=10)
         assert refused.value.code == status, path
     assert game.moves == 0
+
+
+def test_what_browsers_fetch_is_counted(tmp_path: Path) -> None:
+    with Index(tmp_path / "index.db") as index:
+        (tmp_path / "clip.mp4").write_bytes(bytes(50_000))
+        number = index.add(index.film("film"), Clip("room", 0.0, 1.0, path="clip.mp4"))
+        site = web.Site(index, tmp_path)
+        server = web.serve(index, tmp_path, site=site)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/clip/{number}"
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            assert len(answer.read()) == 50_000
+        asked = urllib.request.Request(address, headers={"Range": "bytes=0-99"})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            assert len(answer.read()) == 100
+        retrieval = site.retrieval["room"]
+        # A session is entered when its last byte has been sent, which the client may know before.
+        eventually(lambda: sum(part[2] for part in retrieval.sessions) == 50_100, "counted")
+        server.shutdown()
+        server.server_close()
+    row = retrieval.to_dict()
+    assert row["published"]["bits"] == "100 Mb" and row["component"] == "retrieval"
 
 
 def test_only_what_the_index_names_is_served(address: str) -> None:

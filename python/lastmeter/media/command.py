@@ -21,7 +21,9 @@ from .network import DeviceError
 from .video import VideoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .traffic import Component
 
     from _typeshed import SupportsWrite
 
@@ -180,6 +182,9 @@ def parser() -> argparse.ArgumentParser:
     browse = add("browse", _browse, "a page of the clips in a folder", "browse clips")
     browse.add_argument("folder", type=Path, nargs="?", default=Path("clips"))
     browse.add_argument("--port", type=int, default=0)
+    browse.add_argument(
+        "--traffic", action="store_true", help="at the end, print what was fetched of the clips"
+    )
     for name, run, what in (
         ("rover", _rover, "Video Rover: several cameras in one window"),
         ("puzzle", _puzzle, "a live picture as a sliding puzzle"),
@@ -298,7 +303,7 @@ def _program(options: argparse.Namespace) -> int:
         f"\n{len(clips)} {'clip' if len(clips) == 1 else 'clips'} in {options.out}; look at them: lastmeter media browse {options.out}"
     )
     if options.traffic:
-        print("\n" + traffic_table(watched))
+        print("\n" + traffic_table(watched.traffic))
     return 0
 
 
@@ -378,10 +383,10 @@ def _clock(seconds: float) -> str:
     return f"{int(seconds // 60)}:{seconds % 60:04.1f}"
 
 
-def traffic_table(watched: programs.Watched) -> str:
+def traffic_table(components: Iterable[Component]) -> str:
     """What the program sent, beside the published row."""
     lines = [f"{'component':<30} {'bits':>12} {'rate':>12} {'lasts':>8} {'gap':>8}   published"]
-    for component in watched.traffic:
+    for component in components:
         row = component.to_dict()
         rate = "-" if row["rate"] is None else f"{row['rate'] / 1e6:.2f} Mbit/s"
         gap = "-" if row["gap"] is None else f"{row['gap']:.1f} s"
@@ -400,7 +405,8 @@ def _browse(options: argparse.Namespace) -> int:
             f"no index in `{options.folder}`: run a program first, for example `lastmeter media room FILM`"
         )
     with Index(path) as index:
-        server = web.serve(index, options.folder, options.port)
+        site = web.Site(index, options.folder)
+        server = web.serve(index, options.folder, options.port, site=site)
         address = f"http://127.0.0.1:{server.server_address[1]}/"
         print(
             json.dumps({"address": address})
@@ -414,6 +420,10 @@ def _browse(options: argparse.Namespace) -> int:
             pass
         finally:
             server.server_close()
+        if options.traffic:
+            fetched = [part for part in site.retrieval.values() if part.sessions]
+            lines = [json.dumps(part.to_dict()) for part in fetched]
+            print("\n".join(lines) if options.json else traffic_table(fetched))
     return 0
 
 

@@ -17,6 +17,7 @@ Rows: A-74.
 from __future__ import annotations
 
 import heapq
+import math
 import selectors
 import socket
 import time
@@ -83,19 +84,28 @@ class Virtual:
 
 @dataclass
 class Lateness:
-    """How late timeouts were called: a histogram with steps of 0.1 ms up to 20 ms, where the published one ends."""
+    """How late timeouts were called: a histogram with steps of 0.1 ms up to 20 ms, where the published one ends.
+
+    What is later is counted together there, and by doublings of 20 ms besides.
+    """
 
     STEP = 1e-4
     STEPS = 200
+    DOUBLINGS = 16
 
     counts: list[int] = field(default_factory=lambda: [0] * (Lateness.STEPS + 1))
     worst: float = 0.0
     total: float = 0.0
+    beyond: list[int] = field(default_factory=lambda: [0] * Lateness.DOUBLINGS)
 
     def enter(self, late: float) -> None:
         """Enters one timeout, in seconds."""
         late = max(0.0, late)
-        self.counts[min(int(late / self.STEP), self.STEPS)] += 1
+        step = min(int(late / self.STEP), self.STEPS)
+        self.counts[step] += 1
+        if step == self.STEPS:
+            times = late / (self.STEP * self.STEPS)
+            self.beyond[min(max(0, int(math.log2(times))), self.DOUBLINGS - 1)] += 1
         self.worst = max(self.worst, late)
         self.total += late
 
@@ -121,18 +131,24 @@ class Lateness:
         return sum(self.counts[:steps]) / max(1, self.count)
 
     def quantile(self, share: float) -> float:
-        """The lateness that this share of timeouts does not exceed, to the step; the worst if beyond 20 ms."""
+        """The lateness that this share of timeouts does not exceed: to the step, beyond 20 ms to the doubling."""
         wanted = share * self.count
         seen = 0
         for step, number in enumerate(self.counts[: self.STEPS]):
             seen += number
             if seen >= wanted and seen:
                 return min((step + 1) * self.STEP, self.worst)
+        edge = self.STEP * self.STEPS
+        for number in self.beyond:
+            seen, edge = seen + number, 2 * edge
+            if seen >= wanted:
+                return min(edge, self.worst)
         return self.worst
 
     def add(self, other: Lateness) -> None:
         """Adds another histogram, of another process."""
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.beyond = [a + b for a, b in zip(self.beyond, other.beyond, strict=True)]
         self.worst = max(self.worst, other.worst)
         self.total += other.total
 
@@ -147,6 +163,7 @@ class Lateness:
             "within_15ms": self.within(0.015),
             "step": self.STEP,
             "counts": self.counts,
+            "beyond": self.beyond,
         }
 
 

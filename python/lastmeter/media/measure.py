@@ -297,7 +297,8 @@ def precision(processes: int, seconds: float = 5.0) -> Lateness:
             if not receive.poll(seconds + 60):
                 raise TimeoutError("a process of the measurement did not answer")
             found = json.loads(receive.recv())
-            whole.add(Lateness(found["counts"], found["worst"], found["mean"] * found["count"]))
+            total = found["mean"] * found["count"]
+            whole.add(Lateness(found["counts"], found["worst"], total, found["beyond"]))
     finally:
         for child in children:
             child.join(timeout=5)

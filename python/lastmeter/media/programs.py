@@ -222,6 +222,15 @@ def _listen(name: str, captions: Path | None, title: str) -> tuple[Graph, Spoken
     return graph, found, capture, found.seconds
 
 
+def _stored(name: str, program: str, seconds: float) -> list[Component]:
+    """The film as it is stored, of a program that takes a film in a file."""
+    if not Path(name).is_file():
+        return []
+    storage = Component(program, "storage")
+    storage.enter(0.0, seconds, Path(name).stat().st_size)
+    return [storage]
+
+
 def news(
     name: str, index: Index, *, captions: Path | None = None, folder: Path | None = None
 ) -> Watched:
@@ -234,7 +243,7 @@ def news(
         index.add(film, Clip("news", story.begin, story.end, story.title, story.evidence), said)
     clips = index.clips("news", film=film)
     _thumbnails(name, folder, clips)
-    return Watched(graph, clips, [capture])
+    return Watched(graph, clips, [capture, *_stored(name, "News Browser", seconds)])
 
 
 def comedy(
@@ -250,7 +259,7 @@ def comedy(
         index.add(film, Clip("jokes", joke.begin, joke.end, title, joke.laughter), said)
     clips = index.clips("jokes", film=film, ranked=True)
     _thumbnails(name, folder, clips)
-    return Watched(graph, clips, [capture])
+    return Watched(graph, clips, [capture, *_stored(name, "Joke Browser", seconds)])
 
 
 def sport(
@@ -289,7 +298,8 @@ def sport(
         index.add(film, clip)
     clips = index.clips("sport", film=film)
     _thumbnails(name, folder, clips)
-    return Watched(graph, clips, [capture])
+    lasts = capture.sessions[-1][1] if capture.sessions else 0.0
+    return Watched(graph, clips, [capture, *_stored(name, "Sports Highlights", lasts)])
 
 
 def rover(

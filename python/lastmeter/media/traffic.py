@@ -36,6 +36,16 @@ TABLE_11: tuple[tuple[str, str, str, str, str], ...] = (
 )
 
 
+#: The programs of the table, by the names that an index has for them.
+NAMES = {
+    "room": "Room Monitor",
+    "board": "Whiteboard Recorder",
+    "news": "News Browser",
+    "jokes": "Joke Browser",
+    "sport": "Sports Highlights",
+}
+
+
 @dataclass
 class Component:
     """One kind of transfer of one program: instants and bytes of its subsessions, in seconds of the stream."""

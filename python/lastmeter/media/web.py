@@ -10,6 +10,7 @@ import json
 import mimetypes
 import re
 import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -18,8 +19,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from .index import thumbnail_name
+from .traffic import NAMES, Component
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .index import Clip, Index
 
 #: Requests served at once.
@@ -39,7 +43,17 @@ class Site:
 
     def __init__(self, index: Index, folder: Path) -> None:
         self.index, self.folder = index, folder.resolve()
+        #: What browsers fetched of the clips, by program (A-117).
+        self.retrieval = {name: Component(NAMES[name], "retrieval") for name in NAMES}
         self._lock = threading.Lock()
+
+    def fetched(self, path: str, begin: float, size: int) -> None:
+        """Counts bytes of a clip that a browser fetched since an instant."""
+        number = path.rpartition("/")[2]
+        with self._lock:
+            clip = self.index.clip(int(number)) if number.isdigit() else None
+            if clip is not None and clip.program in self.retrieval:
+                self.retrieval[clip.program].enter(begin, time.monotonic(), size)
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[HTTPStatus, str, bytes | Path]:
         """Status, type and body; a body that is a path is a file, served in parts."""
@@ -143,10 +157,10 @@ def is_own_name(request: BaseHTTPRequestHandler, host: str) -> bool:
 
 
 def serve(
-    index: Index, folder: Path, port: int = 0, host: str = "127.0.0.1"
+    index: Index, folder: Path, port: int = 0, host: str = "127.0.0.1", *, site: Site | None = None
 ) -> ThreadingHTTPServer:
-    """A server of the page; run its ``serve_forever``."""
-    site = Site(index, folder)
+    """A server of the page; run its ``serve_forever``. A site of one's own tells what was fetched."""
+    served = site or Site(index, folder)
     places = threading.BoundedSemaphore(PLACES)
 
     class Answer(BaseHTTPRequestHandler):
@@ -171,15 +185,21 @@ def serve(
                 return
             parts = urlsplit(self.path)
             query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-            status, kind, body = site.answer(parts.path, query)
+            status, kind, body = served.answer(parts.path, query)
             if isinstance(body, Path):
-                self._send_file(kind, body)
+                began, sent = time.monotonic(), 0
+                try:
+                    for size in self._send_file(kind, body):
+                        sent += size
+                finally:
+                    if parts.path.startswith("/clip/"):
+                        served.fetched(parts.path, began, sent)
                 return
             self.send_response(status)
             self._head(kind, len(body))
             self.wfile.write(body)
 
-        def _send_file(self, kind: str, path: Path) -> None:
+        def _send_file(self, kind: str, path: Path) -> Iterator[int]:
             size = path.stat().st_size
             begin, end = 0, size
             wanted = re.fullmatch(r"bytes=(\d{1,15})-(\d{0,15})", self.headers.get("Range") or "")
@@ -203,6 +223,7 @@ def serve(
                         break
                     self.wfile.write(part)
                     begin += len(part)
+                    yield len(part)
 
         def _head(self, kind: str, length: int) -> None:
             self.send_header("Content-Type", kind)
