@@ -261,12 +261,12 @@ def vsdemo(seconds: float, width: int = 320, height: int = 240, rate: float = 30
     graph.add("end", modules.Discard())
     graph.join("camera.out", "edge.in")
     graph.join("edge.out", "end.in")
-    _tick(graph, seconds)
+    tick(graph, seconds)
     graph.run(seconds)
     return graph.dispatcher.lateness
 
 
-def _tick(graph: Graph, seconds: float, every: float = 0.01) -> None:
+def tick(graph: Graph, seconds: float, every: float = 0.01) -> None:
     """Timeouts besides those of the pictures, at a hundred a second."""
     begin = graph.dispatcher.now()
 
