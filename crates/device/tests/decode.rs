@@ -7,13 +7,15 @@ use lastmeter_wire::capture::{LinkType, Writer};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{ipv4, protocol, tcp};
 use lastmeter_wire::iscsi::{Answer, Ask, NO_TAG, Request, function};
+use lastmeter_wire::nbd;
+use std::io::BufReader;
 use std::process::Command;
 
 /// Bytes of a segment.
 const SEGMENT: usize = 1200;
 
-/// A TCP connection: all that the client says, then all that the server says.
-fn conversation(port: u16, client: &[u8], server: &[u8]) -> Vec<Vec<u8>> {
+/// A TCP connection: what the client says (true) and the server, in turn.
+fn conversation(port: u16, turns: &[(bool, &[u8])]) -> Vec<Vec<u8>> {
     let (near, far) = ([10, 77, 0, 1].into(), [10, 77, 0, 2].into());
     let mut packets = Vec::new();
     let mut add = |from_client: bool, sequence: u32, acknowledgement: u32, data: &[u8]| {
@@ -31,13 +33,13 @@ fn conversation(port: u16, client: &[u8], server: &[u8]) -> Vec<Vec<u8>> {
         packets.push(packet);
     };
     let (mut sent, mut answered) = (1, 1);
-    for part in client.chunks(SEGMENT) {
-        add(true, sent, 1, part);
-        sent += part.len() as u32;
-    }
-    for part in server.chunks(SEGMENT) {
-        add(false, answered, sent, part);
-        answered += part.len() as u32;
+    for (from_client, said) in turns {
+        for part in said.chunks(SEGMENT) {
+            let (own, other) =
+                if *from_client { (&mut sent, answered) } else { (&mut answered, sent) };
+            add(*from_client, *own, other, part);
+            *own += part.len() as u32;
+        }
     }
     packets
 }
@@ -117,10 +119,42 @@ fn tshark_decodes_every_pdu_of_iscsi() {
     let (said, _) = raw_session(&disk, &initiator.bytes);
     let answers = responses(&said);
     assert!(matches!(answers.last().unwrap().0.answer, Answer::Logout { response: 0 }));
-    let packets = conversation(3260, &initiator.bytes, &said);
+    let packets = conversation(3260, &[(true, &initiator.bytes), (false, &said)]);
     // Login, commands 2 to 21, two of data, ping, abort, text, logout.
     let asked = 1 + 20 + 2 + 4;
     if let Some(found) = decode(&packets, "iscsi.opcode") {
         assert_eq!(found.len(), asked + answers.len(), "{found:?}");
+    }
+}
+
+/// Of NBD, tshark knows requests and simple replies, not options, nor that a read that failed has no data.
+#[test]
+fn tshark_decodes_requests_of_nbd() {
+    let disk = disk(None);
+    let mut options = vec![0, 0, 0, 3];
+    options.extend(nbd::Option { kind: nbd::Kind::EXPORT_NAME, length: 0 }.emit());
+    let mut requests = Vec::new();
+    let mut ask = |command: nbd::Command, offset: u64, length: u32, data: &[u8]| {
+        let (flags, cookie) = (0, 1 + offset);
+        requests.extend(nbd::Request { flags, command, cookie, offset, length }.emit());
+        requests.extend(data);
+    };
+    ask(nbd::Command::WRITE, 0, 512, &[1; 512]);
+    ask(nbd::Command::READ, 512, 1024, &[]);
+    ask(nbd::Command::WRITE, 1 << 30, 512, &[2; 512]);
+    ask(nbd::Command::TRIM, 2048, 512, &[]);
+    ask(nbd::Command::FLUSH, 4096, 0, &[]);
+    let client = [&options[..], &requests].concat();
+    let (mut input, mut output) = (BufReader::new(&client[..]), Vec::new());
+    lastmeter_device::disk::nbd::serve(&disk, &mut input, &mut output, || ());
+    // Greeting; size and flags of the disk; replies, of which one has data.
+    let (greeting, rest) = output.split_at(18);
+    let (export, replies) = rest.split_at(10);
+    assert_eq!(replies.len(), 5 * nbd::SIMPLE_LEN + 1024);
+    let turns: [(bool, &[u8]); 5] =
+        [(false, greeting), (true, &options), (false, export), (true, &requests), (false, replies)];
+    if let Some(found) = decode(&conversation(10_809, &turns), "nbd.magic") {
+        let of = |magic: &str| found.iter().filter(|own| *own == magic).count();
+        assert_eq!((of("0x25609513"), of("0x67446698")), (5, 5), "{found:?}");
     }
 }

@@ -26,17 +26,26 @@ pub(crate) const TARGET: &str = "iqn.2026-11.local.test:disk";
 const CHALLENGE: [u8; chap::LEN] = [9; chap::LEN];
 
 pub(crate) fn disk(policy: Option<&str>) -> Arc<Disk> {
+    match policy {
+        None => disk_of("[clients.anyone]", Path::new(".")),
+        Some(policy) => disk_of(&clients(&format!("expression = '{policy}'")), Path::new(".")),
+    }
+}
+
+/// Two clients with one policy.
+pub(crate) fn clients(policy: &str) -> String {
+    format!(
+        "[clients.alice]\ntoken = '{TOKEN}'\npolicies = ['own']\n\
+         [clients.bob]\ntoken = '{TOKEN} and bob'\npolicies = ['own']\n\
+         [policies.own]\n{policy}"
+    )
+}
+
+/// A disk with these clients, whose modules are in a folder.
+pub(crate) fn disk_of(clients: &str, folder: &Path) -> Arc<Disk> {
     let host = Arc::new(Host::new(Limits { instances: 1, ..Limits::default() }).expect("a host"));
-    let text = match policy {
-        None => "[clients.anyone]".to_owned(),
-        Some(policy) => format!(
-            "[clients.alice]\ntoken = '{TOKEN}'\npolicies = ['own']\n\
-             [clients.bob]\ntoken = '{TOKEN} and bob'\npolicies = ['own']\n\
-             [policies.own]\nexpression = '{policy}'"
-        ),
-    };
-    let table: Table = toml::from_str(&text).expect("a table");
-    let access = Access::new(table, Path::new("."), Kind::Block, host).expect("sound");
+    let table: Table = toml::from_str(clients).expect("a table");
+    let access = Access::new(table, folder, Kind::Block, host).expect("sound");
     Arc::new(Disk {
         medium: Medium::memory(BLOCKS * 512, 512).expect("memory"),
         access,
