@@ -6,11 +6,12 @@
 //! Rows: N-78.
 
 use rustix::fs::{
-    Advice, FallocateFlags, MemfdFlags, SeekFrom, fadvise, fallocate, memfd_create, seek,
+    Advice, FallocateFlags, MemfdFlags, SeekFrom, fadvise, fallocate, memfd_create, seek, sendfile,
 };
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
@@ -25,6 +26,7 @@ pub struct Medium {
     size: u64,
     block: u32,
     read_only: bool,
+    memory: bool,
     /// Writes share it; whoever changes what it has read is alone.
     turn: RwLock<()>,
 }
@@ -51,7 +53,7 @@ impl Medium {
         if let Some(size) = size.filter(|size| *size > length && !read_only) {
             file.set_len(size)?;
         }
-        Medium::new(file, block, read_only)
+        Medium::new(file, block, read_only, false)
     }
     /// Memory.
     ///
@@ -60,15 +62,15 @@ impl Medium {
     pub fn memory(size: u64, block: u32) -> io::Result<Medium> {
         let file = File::from(memfd_create("lastmeter-disk", MemfdFlags::CLOEXEC)?);
         file.set_len(size)?;
-        Medium::new(file, block, false)
+        Medium::new(file, block, false, true)
     }
-    fn new(file: File, block: u32, read_only: bool) -> io::Result<Medium> {
+    fn new(file: File, block: u32, read_only: bool, memory: bool) -> io::Result<Medium> {
         let size = file.metadata()?.len();
         if !matches!(block, 512 | 4096) || size == 0 || !size.is_multiple_of(block.into()) {
             let why = format!("{size} bytes are not one or more blocks of {block} (512 or 4096)");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        Ok(Medium { file, size, block, read_only, turn: RwLock::new(()) })
+        Ok(Medium { file, size, block, read_only, memory, turn: RwLock::new(()) })
     }
     /// Bytes.
     pub fn size(&self) -> u64 {
@@ -81,6 +83,26 @@ impl Medium {
     /// Whether nothing can be written.
     pub fn is_read_only(&self) -> bool {
         self.read_only
+    }
+    /// Whether it is memory, of which no read fails.
+    pub fn is_memory(&self) -> bool {
+        self.memory
+    }
+    /// Sends a range, which must be within the disk, without copying it on the way.
+    ///
+    /// # Errors
+    /// If the medium or the connection fails.
+    pub fn send(&self, at: u64, length: usize, to: impl AsFd) -> io::Result<()> {
+        let (mut place, end) = (at, at + length as u64);
+        while place < end {
+            let left = (end - place) as usize;
+            match sendfile(&to, &self.file, Some(&mut place), left) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
     /// Reads; the range must be within the disk.
     ///

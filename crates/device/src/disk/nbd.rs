@@ -12,6 +12,7 @@
 //! Rows: N-30.
 
 use super::gate::{Gate, Refusal};
+use super::medium::Medium;
 use super::{ANSWER, Disk, End, MEDIUM, POLICY, RECEIVE};
 use crate::access::ANYONE;
 use crate::account::Lap;
@@ -20,11 +21,14 @@ use lastmeter_wire::nbd::{
     self, CHUNK_LEN, Command, Kind, OPTION_LEN, REQUEST_LEN, Request, Wanted, can, chunk, error,
     flag, reply,
 };
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// The longest request.
 pub const REQUEST_MAX: u32 = 32 << 20;
+/// Reads of memory from so many bytes on are sent from where they are.
+const DIRECT_MIN: usize = 16 << 10;
 /// Bytes of data that a session keeps room for.
 const KEPT_MAX: usize = 1 << 20;
 /// Options of a session, at most.
@@ -34,6 +38,30 @@ const EXTENTS_MAX: usize = 1024;
 /// The context of what is allocated, and its number.
 const ALLOCATION: &str = "base:allocation";
 const ALLOCATION_NUMBER: u32 = 1;
+
+/// Where answers go.
+pub trait Sink: Write {
+    /// Sends a part of the medium after all that was written before.
+    ///
+    /// # Errors
+    /// If the medium or the connection fails.
+    fn send(&mut self, medium: &Medium, at: u64, length: usize) -> io::Result<()>;
+}
+
+impl<S: Write + AsFd> Sink for BufWriter<S> {
+    fn send(&mut self, medium: &Medium, at: u64, length: usize) -> io::Result<()> {
+        self.flush()?;
+        medium.send(at, length, self.get_ref())
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn send(&mut self, medium: &Medium, at: u64, length: usize) -> io::Result<()> {
+        let len = self.len();
+        self.resize(len + length, 0);
+        medium.read(at, &mut self[len..])
+    }
+}
 
 impl Disk {
     /// The client of an export's name.
@@ -55,7 +83,7 @@ impl Disk {
 pub fn serve(
     disk: &Arc<Disk>,
     reader: &mut BufReader<impl Read>,
-    writer: &mut impl Write,
+    writer: &mut impl Sink,
     ready: impl FnOnce(),
 ) -> End {
     let session = Session { disk, structured: false, allocation: false };
@@ -63,6 +91,15 @@ pub fn serve(
         Ok(()) => End::Closed,
         Err(end) => end,
     }
+}
+
+/// Fills `data`: with what was read ahead, then with no copy between.
+fn receive(reader: &mut BufReader<impl Read>, data: &mut [u8]) -> io::Result<()> {
+    let ahead = reader.buffer().len();
+    let (first, rest) = data.split_at_mut(ahead);
+    first.copy_from_slice(reader.buffer());
+    reader.consume(ahead);
+    reader.get_mut().read_exact(rest)
 }
 
 struct Session<'a> {
@@ -75,7 +112,7 @@ impl<'a> Session<'a> {
     fn run(
         mut self,
         reader: &mut BufReader<impl Read>,
-        writer: &mut impl Write,
+        writer: &mut impl Sink,
         ready: impl FnOnce(),
     ) -> Result<(), End> {
         writer.write_all(&nbd::GREETING)?;
@@ -99,7 +136,7 @@ impl<'a> Session<'a> {
     fn options(
         &mut self,
         reader: &mut BufReader<impl Read>,
-        writer: &mut impl Write,
+        writer: &mut impl Sink,
         zeroes: bool,
     ) -> Result<Option<String>, End> {
         for _ in 0..OPTIONS_MAX {
@@ -191,7 +228,7 @@ impl<'a> Session<'a> {
     fn requests(
         &self,
         reader: &mut BufReader<impl Read>,
-        writer: &mut impl Write,
+        writer: &mut impl Sink,
         mut gate: Gate,
     ) -> Result<(), End> {
         let disk = self.disk;
@@ -214,18 +251,27 @@ impl<'a> Session<'a> {
             if has_data && request.length > REQUEST_MAX {
                 return Err(End::Wrong(format!("a request of {length} bytes")));
             }
-            if has_data && buffer.len() < length {
-                buffer.resize(length, 0);
-            } else if buffer.len() > KEPT_MAX && length <= KEPT_MAX {
+            // Data that came with others are written from where they are.
+            let writes = request.command == Command::WRITE;
+            let there = writes && reader.buffer().len() >= length;
+            let copies = has_data && !there && !self.sends_directly(&request);
+            let room = if copies { length } else { 0 };
+            if buffer.len() < room {
+                buffer.resize(room, 0);
+            } else if buffer.len() > KEPT_MAX && room <= KEPT_MAX {
                 // Room for one long request is not kept.
                 buffer.truncate(KEPT_MAX);
                 buffer.shrink_to_fit();
             }
-            if request.command == Command::WRITE {
-                reader.read_exact(&mut buffer[..length])?;
+            if writes && !there {
+                receive(reader, &mut buffer[..length])?;
             }
             lap.served(RECEIVE);
-            let data = if request.command == Command::WRITE { &buffer[..length] } else { &[] };
+            let data = match (writes, there) {
+                (true, true) => &reader.buffer()[..length],
+                (true, false) => &buffer[..length],
+                _ => &[],
+            };
             let allowed = Session::place(&mut gate, &request, data);
             lap.served(POLICY);
             match allowed {
@@ -233,7 +279,17 @@ impl<'a> Session<'a> {
                     self.fail(writer, &request, code, why)?;
                     disk.account.refuse(why);
                 }
-                Ok(at) => self.execute(writer, &request, at, &mut buffer, lap)?,
+                Ok(at) => {
+                    let done = match writes {
+                        true => disk.medium.write(at, data, request.flags & flag::FUA != 0),
+                        false => self.execute(&request, at, &mut buffer),
+                    };
+                    lap.served(MEDIUM);
+                    self.answer(writer, &request, at, done, &buffer, lap)?;
+                }
+            }
+            if there {
+                reader.consume(length);
             }
         }
     }
@@ -265,20 +321,19 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn execute(
-        &self,
-        writer: &mut impl Write,
-        request: &Request,
-        at: u64,
-        buffer: &mut [u8],
-        mut lap: Lap,
-    ) -> Result<(), End> {
+    /// Whether a read is answered from where the medium has it: memory, which does not fail when it is promised.
+    fn sends_directly(&self, request: &Request) -> bool {
+        let long = request.length as usize >= DIRECT_MIN;
+        request.command == Command::READ && long && self.disk.medium.is_memory()
+    }
+
+    /// Does what is neither a write nor refused; what is read comes to `buffer`.
+    fn execute(&self, request: &Request, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         let medium = &self.disk.medium;
         let (length, fua) = (request.length as usize, request.flags & flag::FUA != 0);
-        let extents = request.command == Command::STATUS;
-        let done = match request.command {
+        match request.command {
+            Command::READ if self.sends_directly(request) => Ok(()),
             Command::READ => medium.read(at, &mut buffer[..length]),
-            Command::WRITE => medium.write(at, &buffer[..length], fua),
             Command::FLUSH => medium.flush(),
             Command::TRIM => {
                 let done = medium.trim(at, request.length.into());
@@ -289,8 +344,20 @@ impl<'a> Session<'a> {
                 medium.zero(at, request.length.into(), hole, fua)
             }
             _ => Ok(()),
-        };
-        lap.served(MEDIUM);
+        }
+    }
+
+    /// Answers what the medium has done, or not.
+    fn answer(
+        &self,
+        writer: &mut impl Sink,
+        request: &Request,
+        at: u64,
+        done: io::Result<()>,
+        data: &[u8],
+        mut lap: Lap,
+    ) -> Result<(), End> {
+        let extents = request.command == Command::STATUS;
         if let Err(failed) = done {
             let (code, why) = match failed.raw_os_error() {
                 Some(28) => (error::SPACE, "the medium is full"),
@@ -317,7 +384,10 @@ impl<'a> Session<'a> {
             } else {
                 writer.write_all(&nbd::simple(0, request.cookie))?;
             }
-            writer.write_all(&buffer[..length])?;
+            match self.sends_directly(request) {
+                true => writer.send(&self.disk.medium, at, request.length as usize)?,
+                false => writer.write_all(&data[..request.length as usize])?,
+            }
         } else {
             self.done(writer, request)?;
         }
@@ -330,7 +400,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn done(&self, writer: &mut impl Write, request: &Request) -> io::Result<()> {
+    fn done(&self, writer: &mut impl Sink, request: &Request) -> io::Result<()> {
         match self.structured {
             true => writer.write_all(&nbd::last_chunk(chunk::NONE, request.cookie, 0)),
             false => writer.write_all(&nbd::simple(0, request.cookie)),
@@ -339,7 +409,7 @@ impl<'a> Session<'a> {
 
     fn fail(
         &self,
-        writer: &mut impl Write,
+        writer: &mut impl Sink,
         request: &Request,
         code: u32,
         why: &str,
@@ -354,7 +424,7 @@ impl<'a> Session<'a> {
         writer.write_all(why.as_bytes())
     }
 
-    fn status(&self, writer: &mut impl Write, request: &Request, at: u64) -> io::Result<()> {
+    fn status(&self, writer: &mut impl Sink, request: &Request, at: u64) -> io::Result<()> {
         let most = if request.flags & flag::ONE != 0 { 1 } else { EXTENTS_MAX };
         let extents = self.disk.medium.extents(at, request.length.into(), most);
         let length = 4 + 8 * extents.len() as u32;

@@ -40,6 +40,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{BufReader, BufWriter};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -288,7 +289,7 @@ fn listen(
     Ok(address)
 }
 
-fn nbd_session<S: Stream>(
+fn nbd_session<S: Stream + AsFd>(
     shared: &Shared,
     reader: &mut Reading<S>,
     writer: S,

@@ -9,6 +9,7 @@ use crate::disk::scsi::Unit;
 use lastmeter_base::Stream;
 use lastmeter_plugin::host::{Host, Limits};
 use lastmeter_plugin::request::Kind as Asking;
+use lastmeter_wire::nbd::SIMPLE_LEN;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -88,6 +89,36 @@ fn what_was_written_is_read() {
     assert_eq!(replies[48..48 + 512], [0; 512]);
     assert_eq!(replies[48 + 512..], [0xab; 512]);
     assert_eq!(disk.account.done(), 3);
+}
+
+/// A write that comes in pieces, a read that is sent from the medium, and one that is copied, over a socket.
+#[test]
+fn long_requests_come_whole_over_a_socket() {
+    let disk = disk(None);
+    let data: Vec<u8> = (0..40 * 512u32).map(|at| (at % 251) as u8).collect();
+    let mut input = [greeting(), go("")].concat();
+    input.extend(request(Command::WRITE, 8, 40));
+    input.extend(&data);
+    input.extend(request(Command::READ, 0, BLOCKS as u32));
+    input.extend(request(Command::READ, 8, 1));
+    input.extend(request(Command::DISCONNECT, 0, 0));
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    let client = std::thread::spawn(move || {
+        theirs.write_all(&input).expect("sent");
+        let mut output = Vec::new();
+        theirs.read_to_end(&mut output).expect("received");
+        output
+    });
+    let mut reader = BufReader::new(ours.try_clone().expect("a socket"));
+    let end = serve(&disk, &mut reader, &mut BufWriter::new(ours), || ());
+    assert_eq!(end, End::Closed);
+    drop(reader);
+    let output = client.join().expect("it ends");
+    let (first, rest) = replies(&output).split_at(2 * SIMPLE_LEN);
+    assert_eq!(first[SIMPLE_LEN..][..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+    let (all, last) = rest.split_at(BLOCKS as usize * 512);
+    assert_eq!((&all[..4096], &all[4096..4096 + data.len()]), (&[0; 4096][..], &data[..]));
+    assert_eq!(last[SIMPLE_LEN..], data[..512]);
 }
 
 #[test]
