@@ -12,6 +12,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,6 +30,7 @@ from lastmeter.media import command, files, films, measure, programs, score, sho
 from lastmeter.media.ahead import Ahead
 from lastmeter.media.dispatcher import Dispatcher
 from lastmeter.media.index import BadIndex
+from lastmeter.media.network import CameraSource
 from lastmeter.media.payload import Caption, Event, Frame, Image, Payload
 
 
@@ -193,6 +195,45 @@ def test_a_camera_elsewhere_drops_what_is_out_of_date() -> None:
     graph.dispatcher.close()
     lost = source.dropped["out of date"]
     assert lost >= 50 - 8 - 4 and source.dropped.total() + graph.modules["slow"].handled == 50
+
+
+def test_a_camera_that_breaks_off_is_opened_again() -> None:
+    import cv2
+
+    picture = cv2.imencode(".jpg", np.full((48, 64, 3), 90, np.uint8))[1].tobytes()
+    head = f"--f\r\nContent-Type: image/jpeg\r\nContent-Length: {len(picture)}\r\n\r\n"
+    asked = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=f")
+            self.end_headers()
+            for _ in range(6):
+                self.wfile.write(head.encode() + picture + b"\r\n")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    graph = Graph()
+    camera = graph.add("camera", CameraSource(f"http://127.0.0.1:{server.server_address[1]}/"))
+
+    def count(payload: Payload) -> None:
+        if len(asked) >= 3:
+            graph.stop()
+
+    graph.add("count", modules.Call(count))
+    graph.join("camera.out", "count")
+    graph.run(60)
+    graph.dispatcher.close()
+    server.shutdown()
+    server.server_close()
+    assert len(asked) >= 3 and camera.dropped["broke off"] >= 2
+    with pytest.raises(video.VideoError, match="cannot read"):
+        joined(CameraSource(f"http://127.0.0.1:{server.server_address[1]}/"))[0].run()
 
 
 def test_what_a_source_elsewhere_raises_ends_the_run() -> None:

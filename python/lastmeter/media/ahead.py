@@ -70,6 +70,11 @@ class Ahead(Source):
         if not self._closing:
             super()._advance()
 
+    def waits(self, seconds: float) -> bool:
+        """Waits so long, in the thread; True as soon as nothing more is wanted."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._closing, seconds)
+
     def _fill(self) -> None:
         try:
             for item in self.items():

@@ -18,7 +18,7 @@ import numpy as np
 
 from .graph import Module
 from .payload import Frame, Image, Payload
-from .video import FileSource
+from .video import FileSource, VideoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which a device that says nothing is given up.
 SILENCE = 10.0
+#: Seconds until a camera that broke off is asked again, and without a picture until it is given up.
+AGAIN, GIVEN_UP = 0.5, 300.0
 #: Bytes of one request to a disk.
 REQUEST = 1 << 20
 
@@ -281,7 +283,8 @@ class CameraSource(FileSource):
     """A camera: an address (``rtsp://``, ``http://`` with MJPEG) or ``/dev/video0``. It does not wait for room (A-79).
 
     Its pictures belong to the time at which they come, since the graph began: so those of several cameras can be
-    compared, whatever they say of it themselves. A file plays as a camera would.
+    compared, whatever they say of it themselves. A camera that breaks off is opened again (counted, ``broke off``),
+    until it has given nothing for :data:`GIVEN_UP` seconds. A file plays as a camera would.
     """
 
     live: ClassVar[bool] = True
@@ -290,10 +293,22 @@ class CameraSource(FileSource):
         super().__init__(name, pace=1.0 if os.path.isfile(name) else 0.0, colour=colour)
 
     def items(self) -> Iterator[tuple[str, Payload]]:
-        for port, payload in super().items():
-            if not self.pace:
-                payload.time = max(0.0, self._now() - self.graph.began)
-            yield port, payload
+        last: float | None = None
+        while True:
+            try:
+                for port, payload in super().items():
+                    last = self._now()
+                    if not self.pace:
+                        payload.time = max(0.0, last - self.graph.began)
+                    yield port, payload
+                return
+            except VideoError:
+                # One that never gave anything is not there.
+                if last is None or self.pace or self._now() - last > GIVEN_UP:
+                    raise
+            self.drop("broke off")
+            if self.waits(AGAIN):
+                return
 
 
 #: What a camera may answer to a command, by its number.
