@@ -327,7 +327,7 @@ def diagnose(place: str, token: str, *, tries: int = 20) -> dict[str, int | str]
         link.settimeout(0.5)
         link.connect(to)
         for _ in range(tries):
-            # Diagnose, in JPEG; then what only commands for frames use, but for the token's length and the cookie.
+            # Diagnose, in JPEG; all but the cookie and the length of the token is for commands that want frames.
             head = b"LMC1" + bytes([4, 3]) + bytes(27) + bytes([len(word)]) + bytes(14)
             try:
                 link.send(head + struct.pack(">Q", cookie) + bytes(16) + word)
