@@ -25,6 +25,7 @@ const PRINTING: &[&[&str]] = &[
     &["camera", "run", "camera.toml"],
     &["router", "check", "router.toml"],
     &["router", "--help"],
+    &["wave", "--help"],
     &["plugin", "new", "counter", "--kind", "packet"],
     &["plugin", "build", "small.lisp", "--kind", "packet"],
     &["plugin", "check", "small.wasm"],
