@@ -143,8 +143,8 @@ pub(super) fn aes_gmac() -> Hash {
     })
 }
 
-/// Bucket hashing (P. Rogaway, Crypto '95): each word is added, by exclusive or, to three buckets that a secret selects,
-/// and the buckets are hashed by MD5 with the key.
+/// Bucket hashing (P. Rogaway, Crypto '95): each word is added, by exclusive or, to three buckets that a secret
+/// selects, and the buckets are hashed by MD5 with the key.
 pub(super) fn bucket() -> Hash {
     let mut random = Stream::new(1, "bucket hash");
     let mut three = || {

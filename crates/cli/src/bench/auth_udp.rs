@@ -4,8 +4,8 @@
 //! sender: copy, sum, header, hash --UDP--> receiver: hash again, compare     a window of datagrams, acknowledged
 //! ```
 //!
-//! Both ends are threads of this program over loopback, so rates are those of the slower end with the kernel's own copies
-//! between. The tag is in a header in front of each datagram; `trailer` puts it behind the data, `chained` makes each
+//! Both ends are threads of this program over loopback, so rates are those of the slower end with the kernel's own
+//! copies between. The tag is in a header in front of each datagram; `trailer` puts it behind the data, `chained` makes each
 //! depend on the one before. `null-checksum` computes at the sender only, `aha-swapped` reads words in the other byte
 //! order: what it costs more than `aha` is the reordering.
 //!
