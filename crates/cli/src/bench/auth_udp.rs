@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Both ends are threads of this program over loopback, so rates are those of the slower end with the kernel's own
-//! copies between. The tag is in a header in front of each datagram; `trailer` puts it behind the data, `chained` makes each
-//! depend on the one before. `null-checksum` computes at the sender only, `aha-swapped` reads words in the other byte
-//! order: what it costs more than `aha` is the reordering.
+//! copies between. The tag is in a header in front of each datagram; `trailer` puts it behind the data, `chained` makes
+//! each depend on the one before. `null-checksum` computes at the sender only, `aha-swapped` reads words in the other
+//! byte order: what it costs more than `aha` is the reordering.
 //!
 //! Rows: N-84, N-85.
 
