@@ -5,6 +5,7 @@ Needs Chromium and OpenCV; without them the tests are skipped with a message.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import urllib.error
@@ -20,7 +21,7 @@ pytest.importorskip("av", reason="PyAV is not installed")
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
-from lastmeter.media import Clip, Graph, Index, modules, programs, shows, web
+from lastmeter.media import Caption, Clip, Graph, Index, modules, programs, shows, web
 from lastmeter.media.window import BrowserSink
 from patience import eventually
 
@@ -183,6 +184,21 @@ def test_what_browsers_fetch_is_counted(tmp_path: Path) -> None:
         server.server_close()
     row = retrieval.to_dict()
     assert row["published"]["bits"] == "100 Mb" and row["component"] == "retrieval"
+
+
+def test_marks_of_captions_are_not_shown(tmp_path: Path) -> None:
+    with Index(tmp_path / "index.db") as index:
+        said = [Caption(1.0, 2.0, text=">>> Storms are coming")]
+        clip = index.add(index.film("film"), Clip("news", 0.0, 9.0), said)
+        site = web.Site(index, tmp_path)
+        for path, query, key in (
+            ("/api/search", {"q": "storm"}, "line"),
+            ("/api/said", {"clip": str(clip)}, "text"),
+        ):
+            _, _, body = site.answer(path, query)
+            assert isinstance(body, bytes)
+            (row,) = json.loads(body)
+            assert row[key].replace("[", "").replace("]", "") == "Storms are coming"
 
 
 def test_only_what_the_index_names_is_served(address: str) -> None:

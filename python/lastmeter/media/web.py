@@ -68,7 +68,7 @@ class Site:
                 found = self.index.search(query.get("q", "")[:200], query.get("program") or None)
                 return _json(
                     [
-                        {**self._row(clip), "line": line, "from": begin}
+                        {**self._row(clip), "line": unmarked(line), "from": begin}
                         for clip, line, begin in found
                     ]
                 )
@@ -76,7 +76,10 @@ class Site:
                 number = query.get("clip", "")
                 said = self.index.said(int(number)) if number.isdigit() else []
                 return _json(
-                    [{"begin": begin, "end": end, "text": text} for begin, end, text in said]
+                    [
+                        {"begin": begin, "end": end, "text": unmarked(text)}
+                        for begin, end, text in said
+                    ]
                 )
             if found_path := re.fullmatch(r"/(clip|picture)/(\d{1,9})", path):
                 return self._file(found_path[1], int(found_path[2]))
@@ -128,6 +131,15 @@ class Site:
     def _inside(self, path: Path) -> Path | None:
         whole = path.resolve()
         return whole if whole.is_relative_to(self.folder) and whole.is_file() else None
+
+
+def unmarked(line: str) -> str:
+    """A caption without the marks of a new speaker or story.
+
+    >>> unmarked(">>> Storms are coming"), unmarked("2 > 1")
+    ('Storms are coming', '2 > 1')
+    """
+    return line.lstrip("> ")
 
 
 def _number(text: str | None) -> float | None:
