@@ -132,7 +132,7 @@ def test_four_cameras_are_shown_on_time_without_growth(
     assert not is_long or sizes[1] - sizes[0] < 4e6, "memory grows"
     if late.quantile(0.99) > measure.LIMIT:
         # Only an idle machine can say; on a busy one the ledger has said who else had the CPU.
-        print("UNDECIDED: timeouts were late; run this on an idle machine, or under `chrt -f 1`")
+        print("UNDECIDED: timeouts were late; run this on an idle machine, or with `chrt -R -f 1`")
 
 
 def resident() -> int:
