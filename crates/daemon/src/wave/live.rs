@@ -236,7 +236,7 @@ impl Subject {
             let _ = std::fs::remove_file(part::ready_of(folder, host));
             parts.push(live.start(host, &["wave", "part", &file, host])?);
         }
-        let start = begin(folder, &hosts, stop)?;
+        let start = begin(&live, folder, &hosts, stop)?;
         let (end, source) = (start + length, source.as_deref());
         let deployed = source.map(|source| self.deploy(&live, folder, (start, end), source, stop));
         let deployed = deployed.transpose()?;
@@ -408,7 +408,12 @@ fn interrupted(stop: &AtomicBool) -> Result<(), Complaint> {
 }
 
 /// Waits until all hosts are ready, and says when the run begins.
-fn begin(folder: &Path, hosts: &[&String], stop: &AtomicBool) -> Result<u64, Complaint> {
+fn begin(
+    live: &net::Live,
+    folder: &Path,
+    hosts: &[&String],
+    stop: &AtomicBool,
+) -> Result<u64, Complaint> {
     let until = part::now() + PATIENCE;
     while !hosts.iter().all(|host| part::ready_of(folder, host).exists()) {
         interrupted(stop)?;
@@ -417,6 +422,7 @@ fn begin(folder: &Path, hosts: &[&String], stop: &AtomicBool) -> Result<u64, Com
         }
         std::thread::sleep(LOOKS);
     }
+    live.hurry();
     let start = part::now() + PREPARES;
     let (file, part) = (part::start_of(folder), folder.join("start.part"));
     std::fs::write(&part, start.to_string())?;
