@@ -339,7 +339,9 @@ main()
         if (what == "run")
         {
             words >> seconds >> from >> seed >> mended;
-            RngSeedManager::SetSeed(seed);
+            // Another run, not another seed: what ns-3 draws with seed N is N times what it draws with seed 1,
+            // without the whole part.
+            RngSeedManager::SetRun(seed);
             if (Mends(SINGLE))
             {
                 Config::SetDefault("ns3::CoDelQueueDisc::MinBytes", UintegerValue(1501));

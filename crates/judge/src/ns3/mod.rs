@@ -56,7 +56,7 @@ impl Half {
     const fn mended(self) -> u32 {
         match self {
             Half::Shipped => 0,
-            Half::Mended => 255,
+            Half::Mended => 511,
         }
     }
 }
