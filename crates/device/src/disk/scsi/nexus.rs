@@ -36,7 +36,7 @@ pub(super) fn port(name: &str) -> &str {
 
 /// One nexus.
 pub struct Nexus {
-    /// The client and its initiator port, see [`name`].
+    /// The client and its initiator port, as `name` makes it.
     pub name: String,
     id: u64,
     attentive: AtomicBool,
