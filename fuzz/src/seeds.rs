@@ -32,20 +32,7 @@ pub fn write() -> std::io::Result<()> {
 
 /// An iSCSI login's first header.
 fn login() -> [u8; iscsi::HEADER_LEN] {
-    let (transit, continues, current, next) = (true, false, 0, 1);
-    let (version_max, version_min, isid, tsih, connection) = (0, 0, [0x80, 0, 0, 1, 0, 0], 0, 1);
-    iscsi::Request::new(iscsi::Ask::Login {
-        transit,
-        continues,
-        current,
-        next,
-        version_max,
-        version_min,
-        isid,
-        tsih,
-        connection,
-    })
-    .emit()
+    iscsi::Request::new(iscsi::Ask::login(0, 1, [0x80, 0, 0, 1, 0, 0])).emit()
 }
 
 fn header(vci: u16) -> Header {

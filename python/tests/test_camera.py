@@ -72,14 +72,9 @@ def test_opencv_reads_the_camera(viewers: str, address: str) -> None:
 @pytest.mark.parametrize("width", [390, 1440])
 def test_the_page_shows_the_stream(viewers: str, width: int) -> None:
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    from playwright.sync_api import Error, sync_playwright
+    from browser import chromium
 
-    with sync_playwright() as playwright:
-        found = shutil.which("chromium") or shutil.which("google-chrome")
-        try:
-            browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        except Error as error:
-            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": width, "height": 900})
         faults: list[str] = []
         page.on("pageerror", lambda error: faults.append(str(error)))
@@ -104,4 +99,3 @@ def test_the_page_shows_the_stream(viewers: str, width: int) -> None:
         if wanted := os.environ.get("LASTMETER_PICTURES"):
             page.screenshot(path=f"{wanted}/camera-{width}.png", timeout=20_000)
         assert faults == []
-        browser.close()

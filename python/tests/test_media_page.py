@@ -6,7 +6,6 @@ Needs Chromium and OpenCV; without them the tests are skipped with a message.
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -19,7 +18,8 @@ import pytest
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 pytest.importorskip("av", reason="PyAV is not installed")
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-from playwright.sync_api import Error, Page, expect, sync_playwright
+from browser import chromium
+from playwright.sync_api import Page, expect
 
 from lastmeter.media import Caption, Clip, Graph, Index, modules, programs, shows, web
 from lastmeter.media.window import BrowserSink
@@ -53,12 +53,7 @@ def page(request: pytest.FixtureRequest, address: str) -> Iterator[Page]:
 @contextmanager
 def opened(width: int, address: str) -> Iterator[Page]:
     """A tab in which errors and requests to other servers fail the test."""
-    with sync_playwright() as playwright:
-        found = shutil.which("chromium") or shutil.which("google-chrome")
-        try:
-            browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        except Error as error:
-            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
+    with chromium() as browser:
         tab = browser.new_page(viewport={"width": width, "height": 900})
         tab.set_default_timeout(PATIENCE_MS)
         faults: list[str] = []
@@ -71,7 +66,7 @@ def opened(width: int, address: str) -> Iterator[Page]:
         )
         tab.goto(address)
         yield tab
-        browser.close()
+        tab.close()
         assert not faults
 
 

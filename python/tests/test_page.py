@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -22,7 +21,8 @@ import pytest
 from patience import eventually
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, Route, expect, sync_playwright
+from browser import chromium
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect
 
 # A busy machine can be slow.
 PATIENCE_MS = 90_000
@@ -84,14 +84,8 @@ def server(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = shutil.which("chromium") or shutil.which("google-chrome")
-        try:
-            browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        except Error as error:
-            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture()

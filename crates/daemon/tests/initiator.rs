@@ -30,17 +30,7 @@ impl Initiator {
         let mut keys = Vec::new();
         text::emit(&mut keys, "InitiatorName", "iqn.2026-11.local.test:initiator");
         text::emit(&mut keys, "TargetName", parts.next().unwrap());
-        let ask = Ask::Login {
-            transit: true,
-            continues: false,
-            current: stage::OPERATIONAL,
-            next: stage::FULL,
-            version_max: 0,
-            version_min: 0,
-            isid: [0x80, 0, 0, 0, 0, 1],
-            tsih: 0,
-            connection: 1,
-        };
+        let ask = Ask::login(stage::OPERATIONAL, stage::FULL, [0x80, 0, 0, 0, 0, 1]);
         let request = Request { immediate: true, command_number: 1, ..Request::new(ask) };
         made.say(request, &keys).unwrap();
         let answer = made.next().unwrap().answer;

@@ -82,19 +82,10 @@ impl Initiator {
     ) {
         let mut text = Vec::new();
         pairs.iter().for_each(|(key, value)| text::emit(&mut text, key, value));
-        let isid = [0x80, 0, 0, 0, 0, self.isid];
-        let (continues, version_max, version_min, tsih, connection) = (false, 0, 0, 0, 1);
-        let ask = Ask::Login {
-            transit,
-            continues,
-            current,
-            next,
-            version_max,
-            version_min,
-            isid,
-            tsih,
-            connection,
-        };
+        let mut ask = Ask::login(current, next, [0x80, 0, 0, 0, 0, self.isid]);
+        if let Ask::Login { transit: moves, .. } = &mut ask {
+            *moves = transit;
+        }
         let number = self.number;
         self.pdu(
             Request { immediate: true, command_number: number, task: 1, ..Request::new(ask) },

@@ -99,17 +99,7 @@ impl Initiator {
         ] {
             text::emit(&mut keys, key, value);
         }
-        let ask = Ask::Login {
-            transit: true,
-            continues: false,
-            current: stage::OPERATIONAL,
-            next: stage::FULL,
-            version_max: 0,
-            version_min: 0,
-            isid: [0x80, 0, 0, 1, 0, 0],
-            tsih: 0,
-            connection: 1,
-        };
+        let ask = Ask::login(stage::OPERATIONAL, stage::FULL, [0x80, 0, 0, 1, 0, 0]);
         let number = self.number;
         self.pdu(Request { immediate: true, command_number: number, ..Request::new(ask) }, &keys);
         self.send()?;

@@ -24,6 +24,10 @@ pub use response::{Answer, Residual, Response};
 
 use crate::crc;
 
+/// The last PDU of a request or of a sequence; in a login, to the next stage.
+const FINAL: u8 = 0x80;
+/// More text follows.
+const CONTINUES: u8 = 0x40;
 /// Bytes of a basic header.
 pub const HEADER_LEN: usize = 48;
 /// Bytes of a digest.

@@ -1,13 +1,11 @@
 //! What initiators say.
 
-use super::{HEADER_LEN, half, lun, put, put_half, word};
+use super::{CONTINUES, FINAL, HEADER_LEN, half, lun, put, put_half, word};
 use crate::error::Error;
 
 const IMMEDIATE: u8 = 0x40;
-const FINAL: u8 = 0x80;
 const READS: u8 = 0x40;
 const WRITES: u8 = 0x20;
-const CONTINUES: u8 = 0x40;
 
 /// A request's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +110,23 @@ pub enum Ask {
     },
     /// Ask for lost PDUs again.
     Snack,
+}
+
+impl Ask {
+    /// Log in to version 0 by a connection 1 of a new session, with nothing to follow.
+    pub fn login(current: u8, next: u8, isid: [u8; 6]) -> Ask {
+        Ask::Login {
+            transit: true,
+            continues: false,
+            current,
+            next,
+            version_max: 0,
+            version_min: 0,
+            isid,
+            tsih: 0,
+            connection: 1,
+        }
+    }
 }
 
 impl Request {

@@ -1,10 +1,8 @@
 //! What targets say.
 
-use super::{HEADER_LEN, NO_TAG, half, lun, put, put_half, word};
+use super::{CONTINUES, FINAL, HEADER_LEN, NO_TAG, half, lun, put, put_half, word};
 use crate::error::Error;
 
-const FINAL: u8 = 0x80;
-const CONTINUES: u8 = 0x40;
 const STATUS: u8 = 0x01;
 
 /// A response's header.
