@@ -17,7 +17,7 @@ const WRITES: u32 = 0o200;
 /// Thread names have this many bytes at most, and those of processes are cut alike.
 const NAME_MAX: usize = 15;
 
-/// One process of a pipeline. Shares are of the looks at it.
+/// One process of a pipeline. Shares are of its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
     /// Its name.
@@ -95,13 +95,7 @@ pub(super) fn chain(ends: &BTreeMap<u32, Ends>, threads: &[&Thread], elapsed: f6
 fn stage(pid: u32, name: &str, threads: &[&Thread], elapsed: f64) -> Stage {
     let own = || threads.iter().filter(|thread| thread.last.pid == pid);
     // Of several threads those that read and write the pipes tell how the process fares.
-    let most = |states: &[State]| {
-        let share = |thread: &&&Thread| {
-            let count: u32 = states.iter().map(|state| thread.count(*state)).sum();
-            f64::from(count) / f64::from(thread.all.max(1))
-        };
-        own().map(|thread| share(&thread)).fold(0.0, f64::max)
-    };
+    let most = |states: &[State]| own().map(|thread| thread.asleep(states)).fold(0.0, f64::max);
     let seconds = elapsed.max(1e-3);
     let grown = |of: fn(&Thread) -> f64| own().map(|t| of(t) / seconds).fold(0.0, f64::max);
     Stage {

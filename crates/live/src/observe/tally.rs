@@ -212,4 +212,46 @@ impl Thread {
     pub(super) fn count(&self, state: State) -> u32 {
         self.states[state as usize]
     }
+
+    /// The share of its time in which it slept in one of `states`. The kernel counts how long it did not sleep; looks only
+    /// divide the rest. For a look needs a CPU, too, and a thread that was just woken may be waiting for that one, so
+    /// looks by themselves find too few asleep.
+    pub(super) fn asleep(&self, states: &[State]) -> f64 {
+        let asleep = self.all - self.count(State::Ready);
+        if asleep == 0 {
+            return 0.0;
+        }
+        let found: u32 = states.iter().map(|state| self.count(*state)).sum();
+        let awake = self.last.run + self.last.wait - self.first.run - self.first.wait;
+        let awake = match self.history.seconds() {
+            seconds if seconds > 0.0 => (awake / seconds).clamp(0.0, 1.0),
+            _ => f64::from(self.count(State::Ready)) / f64::from(self.all),
+        };
+        f64::from(found) / f64::from(asleep) * (1.0 - awake)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_asleep_is_what_is_left_of_time_awake_however_often_it_was_seen_so() {
+        let look =
+            |run, state| ThreadLook { pid: 1, run, wait: run, user: 0.0, system: 0.0, state };
+        let mut thread = Thread::new(look(0.0, State::Ready), 0.0);
+        assert_eq!(thread.asleep(&[State::PipeWrite]), 0.0);
+        // A tenth of the time on a CPU, a tenth waiting for one; nine looks in twelve find it so.
+        for number in 1..=12 {
+            let state = match number % 4 {
+                0 if number == 12 => State::Disk,
+                0 => State::PipeWrite,
+                _ => State::Ready,
+            };
+            thread.note(look(0.01 * f64::from(number), state), 0.1 * f64::from(number));
+        }
+        let near = |states: &[State], share: f64| (thread.asleep(states) - share).abs() < 1e-9;
+        assert!(near(&[State::PipeWrite], 0.8 * 2.0 / 3.0) && near(&[State::Disk], 0.8 / 3.0));
+        assert!(near(&[State::PipeWrite, State::Disk], 0.8));
+    }
 }

@@ -97,6 +97,11 @@ impl History {
         History { from: at, last: at, step: EVERY, bins: Vec::new() }
     }
 
+    /// How long it has been followed.
+    pub(super) fn seconds(&self) -> f64 {
+        self.last - self.from
+    }
+
     /// Notes the time since the last look: `before` then, `look` now.
     pub(super) fn note(&mut self, at: f64, before: &ThreadLook, look: &ThreadLook) {
         let seconds = at - self.last;

@@ -30,6 +30,7 @@ use lastmeter_wire::iscsi::{
 };
 use lastmeter_wire::scsi::{CDB_LEN, Command};
 use login::Login;
+use std::cmp::Ordering;
 use std::io;
 use tasks::{Arrived, Tasks};
 
@@ -139,7 +140,7 @@ impl Session {
             Answer::DataIn { status: None, .. } => 0,
             _ => self.status_number,
         };
-        let (command_expected, task) = (self.expected(), task);
+        let command_expected = self.expected();
         let response =
             Response { lun, task, status_number, command_expected, command_max, data_len, answer };
         if counts {
@@ -461,74 +462,92 @@ impl Session {
         out: &mut Vec<u8>,
         fill: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut failed = Ok(());
-        let expected = u64::from(work.expected);
-        let (bytes, length) = match &reply.data {
-            Data::Bytes(bytes) => (Some(bytes.as_slice()), bytes.len() as u64),
-            Data::Medium { length, .. } => (None, u64::from(*length)),
-        };
-        let good = reply.status == 0;
-        let moved = if work.takes > 0 { work.takes } else { length };
-        let residual = match (good, moved.cmp(&expected)) {
-            (true, std::cmp::Ordering::Less) => Residual::Under((expected - moved) as u32),
-            (true, std::cmp::Ordering::Greater) => {
-                Residual::Over(u32::try_from(moved - expected).unwrap_or(u32::MAX))
-            }
-            (false, _) if expected > 0 => Residual::Under(work.expected),
-            _ => Residual::None,
-        };
-        let send = if work.reads && good { length.min(expected) as u32 } else { 0 };
-        let (mut offset, mut number, mut in_burst) = (0, 0, 0);
-        while offset < send {
-            let room = self.parameters.send_max.min(self.parameters.burst - in_burst);
-            let part = room.min(send - offset);
-            let ends = offset + part == send;
-            in_burst = (in_burst + part) % self.parameters.burst;
-            let answer = Answer::DataIn {
-                last: ends || in_burst == 0,
-                status: ends.then_some(reply.status),
-                residual: if ends { residual } else { Residual::None },
-                number,
-                offset,
-            };
-            let start = out.len();
-            let before = self.status_number;
-            self.head(out, work.task, work.lun, answer, part);
-            let at = out.len();
-            match (bytes, &reply.data) {
-                (Some(bytes), _) => {
-                    out.extend_from_slice(&bytes[offset as usize..][..part as usize])
-                }
-                (None, Data::Medium { at: place, .. }) => {
-                    out.resize(at + part as usize, 0);
-                    if let Err(error) = fill(place + u64::from(offset), &mut out[at..]) {
-                        // This PDU was not said.
-                        out.truncate(start);
-                        self.status_number = before;
-                        failed = Err(error);
-                        break;
-                    }
-                }
-                _ => {}
-            }
-            self.seal(out, at);
-            offset += part;
-            number += 1;
-        }
+        let (length, good) = (reply.data.length(), reply.status == 0);
+        let mut residual = residual(work, length, good);
+        let send = if work.reads && good { length.min(work.expected.into()) as u32 } else { 0 };
+        let (said, failed) = self.data_in(work, &reply, (send, residual), out, fill);
         if failed.is_err() {
             reply = Reply::check(lastmeter_wire::scsi::Sense::READ_ERROR);
+            residual = Residual::Under(work.expected - said.bytes);
         } else if send > 0 {
+            // The last of the data had the status.
             return Ok(());
         }
         let sense = reply.sense.map(|sense| {
             let sense = if describes { sense.descriptors() } else { sense.fixed() };
             [&(sense.len() as u16).to_be_bytes()[..], &sense].concat()
         });
-        let residual =
-            if failed.is_err() { Residual::Under(work.expected - offset) } else { residual };
-        let status = reply.status;
-        let answer = Answer::Command { response: 0, status, residual, data_expected: number };
+        let (status, data_expected) = (reply.status, said.pdus);
+        let answer = Answer::Command { response: 0, status, residual, data_expected };
         self.say(out, work.task, answer, &sense.unwrap_or_default());
         failed
+    }
+
+    /// The data of a reply, `send` bytes in PDUs of which the last has the status; what was said, also if the medium
+    /// then failed.
+    fn data_in(
+        &mut self,
+        work: &Work,
+        reply: &Reply,
+        (send, residual): (u32, Residual),
+        out: &mut Vec<u8>,
+        fill: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
+    ) -> (Said, io::Result<()>) {
+        let mut said = Said { bytes: 0, pdus: 0 };
+        let mut in_burst = 0;
+        while said.bytes < send {
+            let room = self.parameters.send_max.min(self.parameters.burst - in_burst);
+            let part = room.min(send - said.bytes);
+            let ends = said.bytes + part == send;
+            in_burst = (in_burst + part) % self.parameters.burst;
+            let answer = Answer::DataIn {
+                last: ends || in_burst == 0,
+                status: ends.then_some(reply.status),
+                residual: if ends { residual } else { Residual::None },
+                number: said.pdus,
+                offset: said.bytes,
+            };
+            let (start, before) = (out.len(), self.status_number);
+            self.head(out, work.task, work.lun, answer, part);
+            let at = out.len();
+            match &reply.data {
+                Data::Bytes(bytes) => {
+                    out.extend_from_slice(&bytes[said.bytes as usize..][..part as usize]);
+                }
+                Data::Medium { at: place, .. } => {
+                    out.resize(at + part as usize, 0);
+                    if let Err(error) = fill(place + u64::from(said.bytes), &mut out[at..]) {
+                        // This PDU was not said.
+                        out.truncate(start);
+                        self.status_number = before;
+                        return (said, Err(error));
+                    }
+                }
+            }
+            self.seal(out, at);
+            said.bytes += part;
+            said.pdus += 1;
+        }
+        (said, Ok(()))
+    }
+}
+
+/// How much of a reply's data was said.
+struct Said {
+    bytes: u32,
+    pdus: u32,
+}
+
+/// How much more or less a command moves than its initiator expected: `length` bytes to it, or what the command takes.
+fn residual(work: &Work, length: u64, good: bool) -> Residual {
+    let (moved, expected) =
+        (if work.takes > 0 { work.takes } else { length }, work.expected.into());
+    match (good, moved.cmp(&expected)) {
+        (true, Ordering::Less) => Residual::Under((expected - moved) as u32),
+        (true, Ordering::Greater) => {
+            Residual::Over(u32::try_from(moved - expected).unwrap_or(u32::MAX))
+        }
+        (false, _) if work.expected > 0 => Residual::Under(work.expected),
+        _ => Residual::None,
     }
 }

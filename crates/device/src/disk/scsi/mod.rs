@@ -72,6 +72,16 @@ pub enum Data {
     },
 }
 
+impl Data {
+    /// How many bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            Data::Bytes(bytes) => bytes.len() as u64,
+            Data::Medium { length, .. } => (*length).into(),
+        }
+    }
+}
+
 impl Reply {
     fn good() -> Reply {
         Reply::bytes(Vec::new())
