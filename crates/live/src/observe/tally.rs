@@ -213,9 +213,9 @@ impl Thread {
         self.states[state as usize]
     }
 
-    /// The share of its time in which it slept in one of `states`. The kernel counts how long it did not sleep; looks only
-    /// divide the rest. For a look needs a CPU, too, and a thread that was just woken may be waiting for that one, so
-    /// looks by themselves find too few asleep.
+    /// The share of its time in which it slept in one of `states`. The kernel counts how long it did not sleep; looks
+    /// only divide the rest. For a look needs a CPU, too, and a thread that was just woken may be waiting for that one,
+    /// so looks by themselves find too few asleep.
     pub(super) fn asleep(&self, states: &[State]) -> f64 {
         let asleep = self.all - self.count(State::Ready);
         if asleep == 0 {
