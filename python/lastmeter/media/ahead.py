@@ -66,9 +66,9 @@ class Ahead(Source):
             self._started, self._began = True, self._now()
         return item
 
-    def _advance(self) -> None:
+    def _advance(self, began: float | None = None) -> None:
         if not self._closing:
-            super()._advance()
+            super()._advance(began)
 
     def waits(self, seconds: float) -> bool:
         """Waits so long, in the thread; True as soon as nothing more is wanted."""

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import account, desk, files, measure, programs, score, web
+from . import account, beside, desk, files, measure, programs, score, web
 from .captions import CaptionError
 from .dispatcher import Dispatcher
 from .graph import GraphError
@@ -537,6 +537,16 @@ def _cost(options: argparse.Namespace) -> int:
         print(
             f"{rate.program:<8} {f'{rate.width}x{rate.height}':>8} {rate.seconds * 1e3:>11.3f} {1 / rate.seconds:>21.0f} "
             f"{rate.model:>6.1f}   {rate.published:g}",
+            flush=True,
+        )
+    _say(options, f"\n{'the same by calls':<22} {'calls ms':>9} {'modules ms':>11} {'ratio':>6}")
+    for chain in beside.CHAINS:
+        found = beside.beside(chain)
+        if options.json:
+            print(json.dumps(found.to_dict()), flush=True)
+            continue
+        print(
+            f"{found.chain:<22} {found.calls * 1e3:>9.3f} {found.graph * 1e3:>11.3f} {found.ratio:>6.3f}",
             flush=True,
         )
     return 0

@@ -75,7 +75,7 @@ class Store(Module):
 
     def process(self, port: str, payload: Payload) -> None:
         assert isinstance(payload, Coded) and self.disk is not None
-        data = len(payload.data).to_bytes(4, "big") + payload.data
+        data = b"".join((len(payload.data).to_bytes(4, "big"), payload.data))
         if len(data) > SLOT:
             self.drop("longer than its place")
             return

@@ -254,13 +254,14 @@ class Dispatcher:
     def run(self) -> None:
         """Calls back until there is nothing left to wait for, or :meth:`stop`."""
         self._stopped = False
+        ready, timeouts = self._ready, self._timeouts
         while not self._stopped:
             self._expire()
             for _ in range(ROUNDS):
-                if self._stopped or not self._ready:
+                if not ready or self._stopped:
                     break
-                self._ready.popleft()()
-                if self._timeouts and self._timeouts[0][0] <= self.now():
+                ready.popleft()()
+                if timeouts and timeouts[0][0] <= self.now():
                     break
             if self._stopped:
                 break

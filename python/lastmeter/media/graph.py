@@ -15,14 +15,13 @@ Rows: A-73.
 from __future__ import annotations
 
 import time
-from array import array
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .dispatcher import Dispatcher
-from .payload import Payload, Visit, kind_name
+from .payload import Payload, Visit, kind_name, passed
+from .times import NOTED, Times, waited_for_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,60 +30,10 @@ T = TypeVar("T")
 
 #: Payloads that an input holds unless its module says otherwise.
 ROOM = 2
-#: Latencies kept for quantiles; beyond this number every second one is left out.
-SAMPLES = 4_000
 
 
 class GraphError(ValueError):
     """A graph that cannot be: the message says where and what would be right."""
-
-
-def waited_for_cpu() -> float:
-    """Seconds for which this thread has waited for a CPU since it began; 0 where Linux does not tell."""
-    try:
-        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
-
-
-@dataclass
-class Times:
-    """Sum, number and sample of times in seconds."""
-
-    total: float = 0.0
-    count: int = 0
-    worst: float = 0.0
-    sample: array[float] = field(default_factory=lambda: array("d"), repr=False)
-    _step: int = 1
-
-    def enter(self, seconds: float) -> None:
-        """Enters one."""
-        self.total += seconds
-        if seconds > self.worst:
-            self.worst = seconds
-        if self.count % self._step == 0:
-            self.sample.append(seconds)
-            if len(self.sample) > SAMPLES:
-                del self.sample[1::2]
-                self._step *= 2
-        self.count += 1
-
-    @property
-    def mean(self) -> float:
-        """The mean."""
-        return self.total / max(1, self.count)
-
-    def quantile(self, share: float) -> float:
-        """The time that this share does not exceed."""
-        if not self.sample:
-            return 0.0
-        ranked = sorted(self.sample)
-        return ranked[min(int(share * len(ranked)), len(ranked) - 1)]
-
-    def to_dict(self) -> dict[str, float]:
-        """As ledgers have it."""
-        return {"mean": self.mean, "p50": self.quantile(0.5), "p99": self.quantile(0.99)}
 
 
 @dataclass
@@ -95,7 +44,8 @@ class Link:
     module: Module
     port: str
     room: int
-    waiting: deque[tuple[float, Payload]] = field(default_factory=deque)
+    #: Since when each waits, and its bytes.
+    waiting: deque[tuple[float, int, Payload]] = field(default_factory=deque)
     ended: bool = False
 
     @property
@@ -125,15 +75,20 @@ class Module:
         self.bytes = 0
         self.sent: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
-        self.wait = Times()
-        self.service = Times()
+        self._wait = Times()
+        self._service = Times()
+        #: Wait and service of what has not been added up.
+        self._noted: list[tuple[float | None, float | None]] = []
         self._graph: Graph | None = None
         self._now: Callable[[], float] = time.perf_counter
-        self._turn: Callable[[], None] = self._out_of_graph
+        self._defer: Callable[[Callable[[], object]], None] = self._out_of_graph
         self._awake = False
         self._inputs: dict[str, Link] = {}
         self._outputs: dict[str, list[Link]] = {name: [] for name in self.outputs}
-        self._current: tuple[Payload | None, float, float] | None = None
+        #: All of them, and the input if there is but one.
+        self._fed: list[Link] = []
+        self._only: Link | None = None
+        self._current: tuple[Payload | None, int, float, float] | None = None
 
     # What subclasses override.
 
@@ -160,6 +115,18 @@ class Module:
         return self._graph
 
     @property
+    def wait(self) -> Times:
+        """How long payloads waited before it."""
+        self._add_up()
+        return self._wait
+
+    @property
+    def service(self) -> Times:
+        """How long it worked."""
+        self._add_up()
+        return self._service
+
+    @property
     def dispatcher(self) -> Dispatcher:
         """What calls the module."""
         return self.graph.dispatcher
@@ -168,15 +135,21 @@ class Module:
         """Hands a payload to all that the output feeds."""
         now = self._now()
         if self._current is not None:
-            origin, wait, began = self._current
+            origin, _, wait, began = self._current
             before = None
             if origin is not None:
                 payload.born, before = origin.born, origin.visits
-            payload.visits = Visit(self.name, wait, now - began, before)
+            payload.visits = (self.name, wait, now - began, before)
+        self._hand(port, payload, payload.size, now)
+
+    def _hand(self, port: str, payload: Payload, size: int, now: float) -> None:
         self.sent[port] += 1
         for link in self._outputs[port]:
-            link.waiting.append((now, payload))
-            self.graph.wake(link.module)
+            link.waiting.append((now, size, payload))
+            module = link.module
+            if not module._awake:
+                module._awake = True
+                self._defer(module._turn)
 
     def drop(self, reason: str) -> None:
         """Counts a payload that goes no further."""
@@ -184,55 +157,75 @@ class Module:
 
     def has_room(self) -> bool:
         """Whether all outputs take another payload."""
-        for links in self._outputs.values():
-            for link in links:
-                if len(link.waiting) >= link.room:
-                    return False
+        for link in self._fed:
+            if len(link.waiting) >= link.room:
+                return False
         return True
 
     # What the graph calls.
 
-    def step(self) -> bool:
+    def wake(self) -> None:
+        """It may have something to do."""
+        if not self._awake:
+            self._awake = True
+            self._defer(self._turn)
+
+    def _turn(self) -> None:
         """Handles one payload if there is one and room for what comes of it."""
-        link = self._next_input()
-        if link is None or not self.has_room():
-            return False
-        entered, payload = link.waiting.popleft()
-        self.graph.free(link)
-        began = self._now()
-        waited = began - entered
-        self.wait.enter(waited)
-        self.bytes += payload.size
-        self._current = (payload, waited, began)
-        try:
-            self.process(link.port, payload)
-        finally:
-            self._current = None
-            self.service.enter(self._now() - began)
-        self.handled += 1
-        return True
+        self._awake = False
+        link, graph = self._only or self._earliest(), self._graph
+        if graph is None or graph.stopped:
+            return
+        if link is not None and link.waiting:
+            for fed in self._fed:
+                if len(fed.waiting) >= fed.room:
+                    return  # Who makes room calls again.
+            entered, size, payload = link.waiting.popleft()
+            if len(link.waiting) == link.room - 1:
+                graph.free(link)
+            began = self._now()
+            self._current = (payload, size, began - entered, began)
+            try:
+                self.process(link.port, payload)
+            finally:
+                self._current = None
+                self._noted.append((began - entered, self._now() - began))
+            self.handled += 1
+            self.bytes += size
+            if len(self._noted) >= NOTED:
+                self._add_up()
+            if link.waiting or self._only is None:
+                self.wake()
+                return
+        if link is None or link.ended:
+            graph.end_if_drained(self)
 
     def timed(self, call: Callable[[], T]) -> T:
         """What ``call`` returns; its time counts as the module's, and what it sends comes of no payload."""
         began = self._now()
-        self._current = (None, 0.0, began)
+        self._current = (None, 0, 0.0, began)
         try:
             return call()
         finally:
             self._current = None
-            self.service.enter(self._now() - began)
+            self._noted.append((None, self._now() - began))
 
-    def _next_input(self) -> Link | None:
+    def _add_up(self) -> None:
+        noted, self._noted = self._noted, []
+        self._wait.add(wait for wait, _ in noted if wait is not None)
+        self._service.add(service for _, service in noted if service is not None)
+
+    def _earliest(self) -> Link | None:
         # The earliest of the stream first, so that sound and captions keep beside the pictures.
         first = None
         for link in self._inputs.values():
             if link.waiting and (
-                first is None or link.waiting[0][1].time < first.waiting[0][1].time
+                first is None or link.waiting[0][2].time < first.waiting[0][2].time
             ):
                 first = link
         return first
 
-    def _out_of_graph(self) -> None:
+    def _out_of_graph(self, _: Callable[[], object]) -> None:
         raise GraphError(f"{self.name} is in no graph")
 
     @property
@@ -278,25 +271,34 @@ class Source(Module):
         self._began = self.dispatcher.now()
         self._advance()
 
-    def step(self) -> bool:
-        if self._next is None or self.pace or self.live or not self.has_room():
-            return False
-        self._emit(self._now())
-        return True
+    def _turn(self) -> None:
+        self._awake = False
+        if self._next is None or self.pace or self.live or self.graph.stopped:
+            return
+        for fed in self._fed:
+            if len(fed.waiting) >= fed.room:
+                return
+        self._emit(None)
 
-    def _advance(self) -> None:
-        self._next = self.timed(self._pull)
-        if self._next is LATER:
-            self._next = None
-        elif self._next is None:
+    def _advance(self, began: float | None = None) -> None:
+        if began is None:
+            began = self._now()
+        self._current = (None, 0, 0.0, began)
+        item = self._pull()
+        self._current = None
+        self._noted.append((None, self._now() - began))
+        self._next = None if item is LATER else item
+        if item is None:
             self._done = True
             self.graph.ended(self)
+        elif item is LATER:
+            return
         elif self.pace:
-            self.dispatcher.timeout(self._due(self._next[1]), self._expire)
+            self.dispatcher.timeout(self._due(item[1]), self._expire)
         elif self.live:
             self.dispatcher.defer(self._expire)
         else:
-            self.graph.wake(self)
+            self.wake()
 
     def _pull(self) -> tuple[str, Payload] | None:
         assert self._items is not None
@@ -310,40 +312,80 @@ class Source(Module):
             return
         if self.has_room():
             payload = self._next[1]
-            self._emit(self._due(payload) if self.pace else payload.born or self._now())
+            self._emit(self._due(payload) if self.pace else payload.born or None)
         elif self.live:
             self.drop("no room")
             self._advance()
         else:
             self.graph.when_free(self, self._expire)
 
-    def _emit(self, born: float) -> None:
+    def _emit(self, born: float | None) -> None:
         assert self._next is not None
         port, payload = self._next
-        payload.born = born
-        held = self._now() - born
-        payload.visits = Visit(self.name, 0.0, held, None)
-        self.wait.enter(held)
+        now = self._now()
+        payload.born = now if born is None else born
+        held = now - payload.born
+        payload.visits = (self.name, 0.0, held, None)
+        self._noted.append((held, None))
+        size = payload.size
         self.handled += 1
-        self.bytes += payload.size
-        self.send(port, payload)
-        self._advance()
+        self.bytes += size
+        self._hand(port, payload, size, now)
+        self._advance(now)
 
     @property
     def drained(self) -> bool:
         return self._done
 
 
-@dataclass
 class Path:
-    """What a sink received from one source: how long it took, and where that time went."""
+    """What a sink received: how long it took, and where that time went."""
 
-    sink: str
-    packets: int = 0
-    bytes: int = 0
-    latency: Times = field(default_factory=Times)
-    stages: dict[str, tuple[Times, Times]] = field(default_factory=dict)
-    order: list[str] = field(default_factory=list)
+    def __init__(self, sink: str) -> None:
+        self.sink = sink
+        self.packets = 0
+        self.bytes = 0
+        self._latency = Times()
+        self._stages: dict[str, tuple[Times, Times]] = {}
+        self._order: list[str] = []
+        #: Latencies and visits of what has not been added up.
+        self.noted: list[tuple[float, Visit | None]] = []
+
+    @property
+    def latency(self) -> Times:
+        """From the source to the sink."""
+        self.add_up()
+        return self._latency
+
+    @property
+    def stages(self) -> dict[str, tuple[Times, Times]]:
+        """Wait and service in each module that payloads passed."""
+        self.add_up()
+        return self._stages
+
+    @property
+    def order(self) -> list[str]:
+        """The modules that the first payload passed."""
+        self.add_up()
+        return self._order
+
+    def add_up(self) -> None:
+        """Adds up what was noted."""
+        noted, self.noted = self.noted, []
+        self._latency.add(latency for latency, _ in noted)
+        parts: dict[str, tuple[list[float], list[float]]] = {}
+        for _, visits in noted:
+            if not self._order:
+                self._order = passed(visits)
+            while visits is not None:
+                name, wait, service, visits = visits
+                waits, services = parts.setdefault(name, ([], []))
+                waits.append(wait)
+                services.append(service)
+        for name, (waits, services) in parts.items():
+            times = self._stages.setdefault(name, (Times(), Times()))
+            times[0].add(waits)
+            times[1].add(services)
 
 
 class Graph:
@@ -384,7 +426,7 @@ class Graph:
         module.name = name
         module._graph = self
         module._now = self.dispatcher.clock.now
-        module._turn = partial(self._step, module)
+        module._defer = self.dispatcher.defer
         self.modules[name] = module
         return module
 
@@ -401,7 +443,9 @@ class Graph:
             raise GraphError(f"`{taker.name}.{into}` is fed twice")
         link = Link(maker, taker, into, taker.room)
         taker._inputs[into] = link
+        taker._only = link if len(taker.inputs) == 1 else None
         maker._outputs[out].append(link)
+        maker._fed.append(link)
         self.joints.append((f"{maker.name}.{out}", f"{taker.name}.{into}"))
 
     def _port(self, text: str, side: str) -> tuple[Module, str]:
@@ -455,26 +499,12 @@ class Graph:
         self.stopped = True
         self.dispatcher.stop()
 
-    def wake(self, module: Module) -> None:
-        """The module may have something to do."""
-        if not module._awake:
-            module._awake = True
-            self.dispatcher.defer(module._turn)
-
-    def _step(self, module: Module) -> None:
-        module._awake = False
-        if self.stopped:
-            return
-        if module.step():
-            self.wake(module)
-        self._end_if_drained(module)
-
     def free(self, link: Link) -> None:
-        """An input has room again: whoever feeds it may go on."""
+        """An input that was full has room again: whoever feeds it may go on."""
         again = self._waiting.pop(link.maker.name, None)
         if again is not None:
             self.dispatcher.defer(again)
-        self.wake(link.maker)
+        link.maker.wake()
 
     def when_free(self, module: Module, callback: Any) -> None:
         """Calls back when an output of the module has room again."""
@@ -486,10 +516,11 @@ class Graph:
         for links in module._outputs.values():
             for link in links:
                 link.ended = True
-                self.wake(link.module)
+                link.module.wake()
 
-    def _end_if_drained(self, module: Module) -> None:
-        if isinstance(module, Source) or not module.drained or module.name in self._finished:
+    def end_if_drained(self, module: Module) -> None:
+        """Ends the module if nothing more will come in."""
+        if not module.drained or isinstance(module, Source) or module.name in self._finished:
             return
         module.timed(module.finish)
         self.ended(module)
@@ -499,23 +530,18 @@ class Graph:
         path = self.paths.get(sink.name)
         if path is None:
             path = self.paths[sink.name] = Path(sink.name)
+        now, visits = sink._now(), payload.visits
+        current = sink._current
+        if current is None or current[0] is not payload:
+            size = payload.size
+        else:
+            _, size, wait, began = current
+            visits = (sink.name, wait, now - began, visits)
         path.packets += 1
-        path.bytes += payload.size
-        now = sink._now()
-        path.latency.enter(now - payload.born)
-        visit = payload.visits
-        if sink._current is not None:
-            _, wait, began = sink._current
-            visit = Visit(sink.name, wait, now - began, visit)
-        if not path.order:
-            path.order = visit.names() if visit else []
-        while visit is not None:
-            times = path.stages.get(visit.module)
-            if times is None:
-                times = path.stages[visit.module] = (Times(), Times())
-            times[0].enter(visit.wait)
-            times[1].enter(visit.service)
-            visit = visit.before
+        path.bytes += size
+        path.noted.append((now - payload.born, visits))
+        if len(path.noted) >= NOTED:
+            path.add_up()
 
     def ledger(self) -> dict[str, Any]:
         """The account of the run, as ``lastmeter.ledger/2``."""

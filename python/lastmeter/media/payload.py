@@ -7,6 +7,7 @@ data are handed on, never copied: a module that changes a picture makes a new on
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -18,23 +19,26 @@ Image: TypeAlias = NDArray[np.uint8]
 Samples: TypeAlias = NDArray[np.float32]
 
 
-@dataclass(slots=True)
-class Visit:
-    """A module that a payload passed: how long it waited there, and was worked on, in seconds."""
+#: What reads all fields of a payload, by its type.
+_FIELDS: dict[type[Payload], attrgetter[Any]] = {}
 
-    module: str
-    wait: float
-    service: float
-    before: Visit | None
 
-    def names(self) -> list[str]:
-        """The modules that were passed, the first first."""
-        found = []
-        visit: Visit | None = self
-        while visit is not None:
-            found.append(visit.module)
-            visit = visit.before
-        return found[::-1]
+#: A module that a payload passed, how long it waited there and was worked on, in seconds, and the visit before. A
+#: tuple, as one is made for each payload in each module.
+Visit: TypeAlias = "tuple[str, float, float, Visit | None]"
+
+
+def passed(visit: Visit | None) -> list[str]:
+    """The modules that were passed, the first first.
+
+    >>> passed(("sink", 0.0, 0.1, ("source", 0.2, 0.0, None)))
+    ['source', 'sink']
+    """
+    found: list[str] = []
+    while visit is not None:
+        found.append(visit[0])
+        visit = visit[3]
+    return found[::-1]
 
 
 @dataclass(slots=True)
@@ -61,11 +65,14 @@ class Payload:
         True
         """
         kind = type(self)
-        other = object.__new__(kind)
-        for name in self.__dataclass_fields__:
-            setattr(other, name, changed.pop(name) if name in changed else getattr(self, name))
-        if changed:
-            raise TypeError(f"{kind.__name__} has no {', '.join(changed)}")
+        fields = _FIELDS.get(kind)
+        if fields is None:
+            fields = _FIELDS[kind] = attrgetter(*kind.__dataclass_fields__)
+        other = kind(*fields(self))
+        for name, value in changed.items():
+            if name not in kind.__dataclass_fields__:
+                raise TypeError(f"{kind.__name__} has no {name}")
+            setattr(other, name, value)
         return other
 
     @property
@@ -131,7 +138,7 @@ class Caption(Payload):
 class Coded(Payload):
     """A picture in a coded form (``jpeg``), as it is stored or sent."""
 
-    data: bytes = field(default=b"", repr=False)
+    data: bytes | memoryview = field(default=b"", repr=False)
     form: str = "jpeg"
     number: int = 0
 

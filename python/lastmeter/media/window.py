@@ -50,7 +50,7 @@ class BrowserSink(Module):
         #: A line below the picture, asked for after each key and now and then.
         self.words: Callable[[], str] = str
         self._fresh = threading.Condition()
-        self._picture = b""
+        self._picture: bytes | memoryview = b""
         self._number = 0
         self._server: ThreadingHTTPServer | None = None
         self._places = threading.BoundedSemaphore(self.WATCHERS)
@@ -80,7 +80,7 @@ class BrowserSink(Module):
         assert isinstance(payload, Frame)
         _, data = cv2.imencode(".jpg", payload.image, [cv2.IMWRITE_JPEG_QUALITY, self.quality])
         with self._fresh:
-            self._picture, self._number = data.tobytes(), self._number + 1
+            self._picture, self._number = data.data, self._number + 1
             self._fresh.notify_all()
         self.graph.arrived(self, payload)
 
@@ -157,4 +157,4 @@ class BrowserSink(Module):
                 head = (
                     f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(picture)}\r\n\r\n"
                 )
-                answer.wfile.write(head.encode() + picture + b"\r\n")
+                answer.wfile.write(b"".join((head.encode(), picture, b"\r\n")))
