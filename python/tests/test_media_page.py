@@ -22,6 +22,7 @@ from browser import chromium
 from playwright.sync_api import Page, expect
 
 from lastmeter.media import Caption, Clip, Graph, Index, modules, programs, shows, web
+from lastmeter.media.traffic import NAMES
 from lastmeter.media.window import BrowserSink
 from patience import eventually
 
@@ -179,6 +180,50 @@ def test_what_browsers_fetch_is_counted(tmp_path: Path) -> None:
         server.server_close()
     row = retrieval.to_dict()
     assert row["published"]["bits"] == "100 Mb" and row["component"] == "retrieval"
+
+
+def test_pages_say_what_they_showed_and_nothing_else_is_counted(tmp_path: Path) -> None:
+    """A-117: rows `retrieval` and `display`, of a clip that is played and of a page of a board that is looked at."""
+    with Index(tmp_path / "index.db") as index:
+        programs.room("generated:room:2", tmp_path, index)
+        programs.board("generated:board:1", tmp_path, index)
+        site = web.Site(index, tmp_path)
+        server = web.serve(index, tmp_path, site=site)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/"
+        try:
+            with opened(1440, address) as tab:
+                for program in ("board", "room"):
+                    tab.locator("#program").select_option(program)
+                    tab.locator(f"#clips li:has-text('{NAMES[program]}') button").first.click()
+                    shown = site.display[program].sessions
+                    eventually(lambda shown=shown: bool(shown), f"{program} is shown")  # type: ignore[misc]
+            clip = index.clips("room")[0].id
+            for query, headers in (
+                (f"clip={clip}&frames=0&width=1&height=1&ms=1", {}),
+                (f"clip={clip}&frames=5&width=99999&height=1&ms=1", {}),
+                (f"clip={clip}&frames=5&width=1", {}),
+                ("clip=999999&frames=5&width=1&height=1&ms=1", {}),
+                (f"clip={clip}&frames=5&width=1&height=1&ms=1", {"Origin": "http://else.example"}),
+            ):
+                path = f"{address}api/shown?{query}"
+                asked = urllib.request.Request(path, headers=headers, method="POST")
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(asked, timeout=10)
+                assert refused.value.code in (403, 404), query
+        finally:
+            server.shutdown()
+            server.server_close()
+    rows = {(row["program"], row["component"]): row for row in (p.to_dict() for p in site.traffic())}
+    assert set(rows) == {
+        (name, part)
+        for name in ("Room Monitor", "Whiteboard Recorder")
+        for part in ("retrieval", "display")
+    }
+    print(rows)
+    picture = rows["Whiteboard Recorder", "display"]["bits"] / 8 / web.PIXEL
+    assert picture >= 320 * 240, "whole pictures"
+    assert rows["Room Monitor", "display"]["rate"] > 0
 
 
 def test_marks_of_captions_are_not_shown(tmp_path: Path) -> None:

@@ -183,7 +183,9 @@ def parser() -> argparse.ArgumentParser:
     browse.add_argument("folder", type=Path, nargs="?", default=Path("clips"))
     browse.add_argument("--port", type=int, default=0)
     browse.add_argument(
-        "--traffic", action="store_true", help="at the end, print what was fetched of the clips"
+        "--traffic",
+        action="store_true",
+        help="at the end, print what was fetched and shown of the clips, beside the published table",
     )
     for name, run, what in (
         ("rover", _rover, "Video Rover: several cameras in one window"),
@@ -199,6 +201,10 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--token", default="", help="for the display")
         command.add_argument("--port", type=int, default=0, help="for the browser")
         command.add_argument("--seconds", type=float, help="stop after so long")
+        if name == "rover":
+            command.add_argument(
+                "--traffic", action="store_true", help="print what was sent, beside the published table"
+            )
         if name == "puzzle":
             command.add_argument("--side", type=int, default=4, help="tiles in a row (default 4)")
     desk_command = add(
@@ -421,9 +427,9 @@ def _browse(options: argparse.Namespace) -> int:
         finally:
             server.server_close()
         if options.traffic:
-            fetched = [part for part in site.retrieval.values() if part.sessions]
-            lines = [json.dumps(part.to_dict()) for part in fetched]
-            print("\n".join(lines) if options.json else traffic_table(fetched))
+            traffic = site.traffic()
+            lines = [json.dumps(part.to_dict()) for part in traffic]
+            print("\n".join(lines) if options.json else traffic_table(traffic))
     return 0
 
 
@@ -436,7 +442,11 @@ def _rover(options: argparse.Namespace) -> int:
         seconds=options.seconds,
         said=lambda text: _say(options, text),
     )
-    return _shown(options, watched)
+    status = _shown(options, watched)
+    if options.traffic:
+        lines = [json.dumps(part.to_dict()) for part in watched.traffic]
+        print("\n".join(lines) if options.json else "\n" + traffic_table(watched.traffic))
+    return status
 
 
 def _puzzle(options: argparse.Namespace) -> int:

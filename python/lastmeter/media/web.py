@@ -22,7 +22,7 @@ from .index import thumbnail_name
 from .traffic import NAMES, Component
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .index import Clip, Index
 
@@ -32,6 +32,10 @@ PLACES = 32
 SILENCE = 20.0
 #: Bytes of one part of a film.
 PART = 1 << 20
+#: Pictures, and their sides in pixels, of which a page may say at once that it showed them.
+SHOWN_MAX, SIDE_MAX = 1_000, 16_384
+#: Bytes of a pixel on a screen.
+PIXEL = 3
 
 _POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; media-src 'self'"
@@ -45,15 +49,41 @@ class Site:
         self.index, self.folder = index, folder.resolve()
         #: What browsers fetched of the clips, by program (A-117).
         self.retrieval = {name: Component(NAMES[name], "retrieval") for name in NAMES}
+        #: The pictures that their pages then showed.
+        self.display = {name: Component(NAMES[name], "display") for name in NAMES}
         self._lock = threading.Lock()
 
     def fetched(self, path: str, begin: float, size: int) -> None:
-        """Counts bytes of a clip that a browser fetched since an instant."""
-        number = path.rpartition("/")[2]
+        """Counts bytes of a clip, or of a page of a board, that a browser fetched since an instant."""
+        _, what, number = path.split("/", 2)
         with self._lock:
             clip = self.index.clip(int(number)) if number.isdigit() else None
-            if clip is not None and clip.program in self.retrieval:
+            if clip is None or clip.program not in self.retrieval:
+                return
+            if what == "clip" or clip.path.endswith(".png"):
                 self.retrieval[clip.program].enter(begin, time.monotonic(), size)
+
+    def showed(self, query: dict[str, str]) -> bool:
+        """Counts pictures that a page says it has shown; False if it says nonsense."""
+        names = ("clip", "frames", "width", "height", "ms")
+        if not all(re.fullmatch(r"\d{1,9}", query.get(name, "")) for name in names):
+            return False
+        number, frames, width, height, ms = (int(query[name]) for name in names)
+        if not 0 < frames <= SHOWN_MAX or not 0 < max(width, height) <= SIDE_MAX:
+            return False
+        with self._lock:
+            clip = self.index.clip(number)
+            if clip is None or clip.program not in self.display:
+                return False
+            now = time.monotonic()
+            begin = now - min(ms / 1e3, 60.0)
+            self.display[clip.program].enter(begin, now, frames * width * height * PIXEL)
+        return True
+
+    def traffic(self) -> list[Component]:
+        """What was fetched and shown, program by program."""
+        parts = [part[name] for name in NAMES for part in (self.retrieval, self.display)]
+        return [part for part in parts if part.sessions]
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[HTTPStatus, str, bytes | Path]:
         """Status, type and body; a body that is a path is a file, served in parts."""
@@ -180,11 +210,17 @@ def serve(
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            self._in_place(self._answer)
+
+        def do_POST(self) -> None:
+            self._in_place(self._note)
+
+        def _in_place(self, answer: Callable[[], None]) -> None:
             if not places.acquire(blocking=False):
                 self.send_error(503)
                 return
             try:
-                self._answer()
+                answer()
             except (ConnectionError, TimeoutError):
                 self.close_connection = True
             finally:
@@ -204,12 +240,24 @@ def serve(
                     for size in self._send_file(kind, body):
                         sent += size
                 finally:
-                    if parts.path.startswith("/clip/"):
-                        served.fetched(parts.path, began, sent)
+                    served.fetched(parts.path, began, sent)
                 return
             self.send_response(status)
             self._head(kind, len(body))
             self.wfile.write(body)
+
+        def _note(self) -> None:
+            parts = urlsplit(self.path)
+            query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+            self.close_connection = True  # What else it sends is not read.
+            if not is_own_name(self, host):
+                self.send_error(HTTPStatus.FORBIDDEN, "this page is for this host alone")
+            elif parts.path != "/api/shown" or not served.showed(query):
+                self.send_error(HTTPStatus.NOT_FOUND)
+            else:
+                self.send_response(HTTPStatus.NO_CONTENT)
+                self.send_header("Connection", "close")
+                self.end_headers()
 
         def _send_file(self, kind: str, path: Path) -> Iterator[int]:
             size = path.stat().st_size

@@ -124,6 +124,28 @@ $("film").addEventListener("timeupdate", () => {
     else button.removeAttribute("aria-current");
   }
 });
+// Tells the server what was shown: it prints the traffic of its clips. Pictures of a film since the last time, or a page.
+let told = 0;
+let since = performance.now();
+let drawn = null;
+function showed(clip, frames, width, height) {
+  const now = performance.now();
+  const ms = Math.round(now - since);
+  since = now;
+  if (clip && frames > 0 && width > 0) fetch("/api/shown?" + new URLSearchParams({ clip: clip.id, frames, width, height, ms }), { method: "POST" }).catch(() => {});
+}
+function count() {
+  const film = $("film");
+  const { totalVideoFrames: total, droppedVideoFrames: lost } = film.getVideoPlaybackQuality();
+  const frames = drawn === current ? total - lost - told : 0;
+  told = total - lost;
+  if (drawn !== current || frames <= 0) since = performance.now();
+  drawn = current;
+  if (current && !current.picture && frames > 0) showed(current, Math.min(frames, 1000), film.videoWidth, film.videoHeight);
+}
+setInterval(count, 1000);
+$("film").addEventListener("pause", count);
+$("still").addEventListener("load", () => { since = performance.now(); showed(current, 1, $("still").naturalWidth, $("still").naturalHeight); });
 $("search").addEventListener("submit", (event) => { event.preventDefault(); refresh(); });
 for (const id of ["program", "order", "least"]) $(id).addEventListener("change", refresh);
 $("least").addEventListener("input", () => { $("least-said").textContent = `${$("least").value} %`; });
