@@ -9,6 +9,7 @@ mod disk;
 mod display;
 mod docs;
 mod fetch;
+mod flows;
 #[path = "../../cli/tests/follow.rs"]
 mod follow;
 mod initiator;

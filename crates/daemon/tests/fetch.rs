@@ -32,7 +32,7 @@ impl Drop for Server {
 }
 
 /// A folder with keys of alice, and a policy signed by her as versions 1.0.0 and 1.1.0.
-fn shop() -> tempfile::TempDir {
+pub(crate) fn shop() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     std::fs::write(path.join("small.lisp"), "(< length 1000)").unwrap();

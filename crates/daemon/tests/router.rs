@@ -11,19 +11,19 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Two hosts and a router between them: 10.1.0.1 - 10.1.0.2 10.2.0.1 - 10.2.0.2, and fd01::/64, fd02::/64.
-struct Net {
-    names: [String; 3],
-    folder: tempfile::TempDir,
-    children: Vec<Child>,
+pub(crate) struct Net {
+    pub(crate) names: [String; 3],
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) children: Vec<Child>,
 }
 
-fn ip(arguments: &str) {
+pub(crate) fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
     said(&output, 0);
 }
 
 impl Net {
-    fn new(test: &str) -> Option<Net> {
+    pub(crate) fn new(test: &str) -> Option<Net> {
         let own = std::process::id();
         let probe = format!("lm-probe-{test}-{own}");
         let root = Command::new("ip").args(["netns", "add", &probe]).output();
@@ -59,26 +59,26 @@ impl Net {
         let folder = tempfile::tempdir().unwrap();
         Some(Net { names, folder, children: Vec::new() })
     }
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("router.toml")
     }
-    fn write(&self, more: &str) {
+    pub(crate) fn write(&self, more: &str) {
         let text =
             format!("{more}\n[ports.west]\ninterface = 'west'\n[ports.east]\ninterface = 'east'\n");
         std::fs::write(self.file(), text).unwrap();
     }
     /// `lastmeterd router COMMAND FILE ...` of this router.
-    fn router(&self, command: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn router(&self, command: &str, arguments: &[&str]) -> Output {
         let mut program = Command::new(PROGRAM);
         program.args(["router", command]).arg(self.file()).arg("--run").arg(self.folder.path());
         program.args(arguments).output().unwrap()
     }
-    fn json(&self, what: &str) -> serde_json::Value {
+    pub(crate) fn json(&self, what: &str) -> serde_json::Value {
         let told = said(&self.router("show", &[what, "--json"]), 0);
         serde_json::from_str(&told).unwrap()
     }
     /// Starts it, and waits until it answers.
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let child = Command::new("ip")
             .args(["netns", "exec", &self.names[1], PROGRAM, "router", "run"])
             .arg(self.file())
@@ -98,7 +98,7 @@ impl Net {
         said(&Command::new("pkill").args(["-9", "-f", &pattern]).output().unwrap(), 0);
     }
     /// What `ping` from a says; whether every packet came back.
-    fn ping(&self, arguments: &str) -> (bool, String) {
+    pub(crate) fn ping(&self, arguments: &str) -> (bool, String) {
         let mut program = Command::new("ip");
         program.args(["netns", "exec", &self.names[0], "ping", "-n", "-i", "0.05", "-W", "1"]);
         let output = program.args(arguments.split_whitespace()).output().unwrap();
@@ -106,13 +106,13 @@ impl Net {
         (told.contains(" 0% packet loss"), told)
     }
     /// Waits until an address answers: IPv6 addresses of new links do after a second or two.
-    fn waits(&self, address: &str) {
+    pub(crate) fn waits(&self, address: &str) {
         let began = Instant::now();
         while !self.ping(&format!("-c 1 {address}")).0 {
             assert!(began.elapsed() < Duration::from_secs(10), "{address} does not answer");
         }
     }
-    fn pings(&self, arguments: &str) {
+    pub(crate) fn pings(&self, arguments: &str) {
         let (all, told) = self.ping(arguments);
         assert!(all, "{told}");
     }

@@ -9,11 +9,13 @@
 //! | module             | is                                                                      |
 //! |--------------------|-------------------------------------------------------------------------|
 //! | [`config`]         | `router.toml`                                                           |
+//! | [`admission`]      | what flows may reserve at both of their ports                           |
 //! | [`port_processor`] | the thread that packets pass, and its housekeeper; a process of its own |
 //! | [`control`]        | boots, follows FRR and the kernel, does what people ask                 |
 //! | [`rib`]            | routes of all sources, and the smallest set of changes                  |
 //! | [`message`]        | what the control processor tells it                                     |
 
+pub mod admission;
 pub mod config;
 pub mod control;
 mod link;

@@ -2,6 +2,7 @@
 
 use crate::message::{self, Command, Report};
 use std::io::{BufReader, BufWriter, Write};
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -16,13 +17,16 @@ pub type Start = Box<dyn Fn() -> std::process::Command + Send + Sync>;
 pub(crate) struct Link {
     writer: BufWriter<UnixStream>,
     reader: BufReader<UnixStream>,
+    /// How long the stages of the last command took, in seconds.
+    pub(crate) took: Vec<(String, f64)>,
 }
 
 impl Link {
     pub(crate) fn open(socket: &Path) -> std::io::Result<Link> {
         let stream = UnixStream::connect(socket)?;
         let reader = BufReader::new(stream.try_clone()?);
-        Ok(Link { writer: BufWriter::with_capacity(1 << 18, stream), reader })
+        let writer = BufWriter::with_capacity(1 << 18, stream);
+        Ok(Link { writer, reader, took: Vec::new() })
     }
     pub(crate) fn send(&mut self, commands: &[Command]) -> std::io::Result<()> {
         commands.iter().try_for_each(|command| message::write(&mut self.writer, command))?;
@@ -37,11 +41,13 @@ impl Link {
         self.send(commands)?;
         self.send(&[Command::Sync])?;
         let mut wrong = Vec::new();
+        self.took.clear();
         loop {
             match message::read::<Report>(&mut self.reader)? {
                 Some(Report::Done) => return Ok(wrong),
                 Some(Report::Wrong(why)) => wrong.push(why),
-                Some(Report::Shown(_)) => {}
+                Some(Report::Took(stages)) => self.took = stages,
+                Some(Report::Shown(_) | Report::Found(_)) => {}
                 None => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             }
         }
@@ -51,6 +57,21 @@ impl Link {
         let gone = |error: std::io::Error| format!("the port processor is gone: {error}");
         let wrong = self.sync(commands).map_err(gone)?;
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+    }
+    /// The hops of addresses, 0 where there is no route.
+    pub(crate) fn lookup(&mut self, addresses: Vec<IpAddr>) -> Result<Vec<u32>, String> {
+        if addresses.is_empty() {
+            return Ok(Vec::new());
+        }
+        let gone = |error: std::io::Error| format!("the port processor is gone: {error}");
+        self.send(&[Command::Lookup(addresses)]).map_err(gone)?;
+        loop {
+            match message::read::<Report>(&mut self.reader).map_err(gone)? {
+                Some(Report::Found(hops)) => return Ok(hops),
+                Some(_) => {}
+                None => return Err("the port processor has ended".to_owned()),
+            }
+        }
     }
     /// Asks for a part of its state.
     pub(crate) fn show(&mut self, what: &str) -> Result<serde_json::Value, String> {

@@ -36,8 +36,15 @@ pub enum Command {
         /// Its hop.
         hop: u32,
     },
-    /// The file has changed: filters, plugins and queues are reconfigured from this text.
-    Configure(String),
+    /// The file has changed: filters, plugins, queues and flows are reconfigured from this text.
+    Configure {
+        /// The file's text.
+        text: String,
+        /// What its addresses mean here.
+        bound: Bound,
+    },
+    /// Answered with the hop of each of these addresses, 0 where there is none.
+    Lookup(Vec<IpAddr>),
     /// Answered with [`Report::Done`] once all earlier commands are in effect.
     Sync,
     /// Asks for the state.
@@ -46,13 +53,54 @@ pub enum Command {
     End,
 }
 
-/// A report of a port processor.
+/// What the control processor has found out about addresses and flows of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    /// For each filter the hop of its packets; 0 if the routing table decides.
+    pub filters: Vec<u32>,
+    /// For each policy its hop; 0 if it names a table.
+    pub policies: Vec<u32>,
+    /// The routes of each table besides the main one: first bits, how many, hop.
+    pub tables: Vec<Vec<(IpAddr, u8, u32)>>,
+    /// The flows that were admitted.
+    pub flows: Vec<BoundFlow>,
+}
+
+impl Bound {
+    /// Whether there is nothing that the file alone does not say.
+    pub fn is_empty(&self) -> bool {
+        let plain = |hops: &[u32]| hops.iter().all(|hop| *hop == 0);
+        plain(&self.filters)
+            && self.policies.is_empty()
+            && self.tables.is_empty()
+            && self.flows.is_empty()
+    }
+}
+
+/// An admitted flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundFlow {
+    /// Its name.
+    pub name: String,
+    /// The port where its packets arrive; any, if absent.
+    pub from: Option<u16>,
+    /// The port where it has a reservation.
+    pub reserved: Option<u16>,
+    /// Its hop; 0 if the routing table decides.
+    pub hop: u32,
+}
+
+/// A report of a port processor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Report {
     /// All commands before [`Command::Sync`] are in effect.
     Done,
     /// An answer, as JSON.
     Shown(String),
+    /// The hops of addresses.
+    Found(Vec<u32>),
+    /// How long the stages of a command took, in seconds.
+    Took(Vec<(String, f64)>),
     /// A command could not be done.
     Wrong(String),
 }

@@ -133,7 +133,8 @@ impl Rib {
             self.release(old);
         }
     }
-    fn number(&mut self, mut next: Vec<Next>, out: &mut Vec<Command>) -> u32 {
+    /// The number of a hop that does not belong to a route; it stays until it is released.
+    pub fn number(&mut self, mut next: Vec<Next>, out: &mut Vec<Command>) -> u32 {
         next.sort_unstable();
         next.dedup();
         if let Some(number) = self.numbers.get(&next) {
@@ -149,7 +150,8 @@ impl Rib {
         self.numbers.insert(next, number);
         number
     }
-    fn release(&mut self, number: u32) {
+    /// A use of a number has ended.
+    pub fn release(&mut self, number: u32) {
         let (next, uses) = &mut self.uses[(number - FIRST) as usize];
         *uses -= 1;
         if *uses == 0 {

@@ -19,7 +19,8 @@ use lastmeter_plugin::host::{Hash, Limits, MODULE_LEN_MAX};
 use lastmeter_plugin::index::{self, INDEX_LEN_MAX, Index, Version, is_name};
 use lastmeter_plugin::instance::{Fail, Instance};
 use lastmeter_plugin::request::{Answers, Body, Policy, Rect, Request};
-use lastmeter_plugin::trust::{Line, TEXT_LEN_MAX};
+use lastmeter_plugin::trust::{Admitted, Line, TEXT_LEN_MAX};
+use lastmeter_router::control::functions::Module;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -91,15 +92,7 @@ fn get_text(url: &str, most: usize, patience: Duration) -> Result<String, String
 
 pub(crate) fn fetch(arguments: &Fetch) -> Result<Report, Complaint> {
     let mut keys = Keys::read(&arguments.keys)?;
-    let mut line = Line {
-        at: 0,
-        event: "load".to_owned(),
-        name: arguments.name.clone(),
-        version: arguments.version.clone().unwrap_or_default(),
-        hash: None,
-        key: None,
-        why: String::new(),
-    };
+    let mut line = loads(&arguments.name, arguments.version.as_deref());
     match admitted(arguments, &mut keys, &mut line) {
         Ok(report) => {
             // The instance lived as long as this command: a line for each step of its life.
@@ -130,17 +123,33 @@ pub(crate) fn fetch(arguments: &Fetch) -> Result<Report, Complaint> {
     }
 }
 
-fn admitted(arguments: &Fetch, keys: &mut Keys, line: &mut Line) -> Result<Report, String> {
-    let Fetch { server, name, kind, config, .. } = arguments;
+/// A module on a code server.
+pub(crate) struct Wanted<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) name: &'a str,
+    /// The newest in the index, if absent.
+    pub(crate) version: Option<&'a str>,
+    /// Whether it may be older than one that ran before.
+    pub(crate) rollback: bool,
+    pub(crate) patience: Duration,
+}
+
+/// Fetches a module and verifies it; what it finds out on the way is added to `line` and `clock`.
+///
+/// # Errors
+/// Why it is refused.
+fn verified(
+    wanted: &Wanted<'_>,
+    keys: &mut Keys,
+    line: &mut Line,
+    clock: &mut Clock,
+) -> Result<(Vec<u8>, Admitted), String> {
+    let Wanted { name, patience, .. } = *wanted;
     if !is_name(name) {
         return Err(format!("{name:?} is no name: lower-case letters, digits and `-`"));
     }
-    let server = server.trim_end_matches('/');
-    let fail = Fail::named(&arguments.fail)
-        .ok_or(format!("{:?} is none of open, closed and reload", arguments.fail))?;
-    let patience = Duration::from_secs(arguments.patience);
-    let mut clock = Clock { stages: Vec::new(), last: Instant::now() };
-    let wanted = match &arguments.version {
+    let server = wanted.server.trim_end_matches('/');
+    let version = match wanted.version {
         Some(text) => Version::parse(text).ok_or(format!("{text:?} is no version, as 1.2.0"))?,
         None => {
             let text = get_text(&format!("{server}/index.toml"), INDEX_LEN_MAX, patience)?;
@@ -150,16 +159,71 @@ fn admitted(arguments: &Fetch, keys: &mut Keys, line: &mut Line) -> Result<Repor
             newest.0
         }
     };
-    line.version = wanted.to_string();
-    let url = format!("{server}/{}", index::path(name, wanted));
+    line.version = version.to_string();
+    let url = format!("{server}/{}", index::path(name, version));
     let signature = get_text(&format!("{url}.minisig"), TEXT_LEN_MAX, patience)?;
     clock.lap("signature", "network");
     let module = get(&url, MODULE_LEN_MAX, patience)?;
     clock.lap("module", "network");
     line.hash = Some(Hash::of(&module).to_string());
-    let admitted = keys.trust.admit(name, wanted, &module, &signature, arguments.rollback)?;
+    let admitted = keys.trust.admit(name, version, &module, &signature, wanted.rollback)?;
     line.key = Some(admitted.key.to_string());
     clock.lap("verify", "cpu");
+    Ok((module, admitted))
+}
+
+/// A line of the audit log about a module that is to be loaded.
+fn loads(name: &str, version: Option<&str>) -> Line {
+    Line {
+        at: 0,
+        event: "load".to_owned(),
+        name: name.to_owned(),
+        version: version.unwrap_or_default().to_owned(),
+        hash: None,
+        key: None,
+        why: String::new(),
+    }
+}
+
+/// Fetches a module for a daemon that runs it itself: its code, and stages with their nanoseconds. The folder of keys
+/// gets a line in its audit log either way.
+///
+/// # Errors
+/// Why it is refused.
+pub(crate) fn fetch_for(wanted: &Wanted<'_>, folder: &std::path::Path) -> Result<Module, String> {
+    let said = |Complaint(words): Complaint| words;
+    let mut keys = Keys::read(folder).map_err(said)?;
+    let mut line = loads(wanted.name, wanted.version);
+    let mut clock = Clock { stages: Vec::new(), last: Instant::now() };
+    match verified(wanted, &mut keys, &mut line, &mut clock) {
+        Ok((code, admitted)) => {
+            let (version, owner) = (line.version.clone(), admitted.owner);
+            keys.audit(line).map_err(said)?;
+            keys.save().map_err(said)?;
+            let stages = clock.stages.iter().map(|(stage, _, s)| (*stage, (s * 1e9) as u64));
+            Ok(Module { code, version, owner, stages: stages.collect() })
+        }
+        Err(why) => {
+            keys.audit(Line { event: "refuse".to_owned(), why: why.clone(), ..line })
+                .map_err(said)?;
+            Err(why)
+        }
+    }
+}
+
+fn admitted(arguments: &Fetch, keys: &mut Keys, line: &mut Line) -> Result<Report, String> {
+    let Fetch { server, name, kind, config, .. } = arguments;
+    let fail = Fail::named(&arguments.fail)
+        .ok_or(format!("{:?} is none of open, closed and reload", arguments.fail))?;
+    let mut clock = Clock { stages: Vec::new(), last: Instant::now() };
+    let wanted = Wanted {
+        server,
+        name,
+        version: arguments.version.as_deref(),
+        rollback: arguments.rollback,
+        patience: Duration::from_secs(arguments.patience),
+    };
+    let (module, admitted) = verified(&wanted, keys, line, &mut clock)?;
     // The pool of instances is there before a device fetches anything.
     let sandbox = Ticking::new(Limits { instances: 4, ..Limits::default() })
         .map_err(|Complaint(words)| words)?;
@@ -178,7 +242,7 @@ fn admitted(arguments: &Fetch, keys: &mut Keys, line: &mut Line) -> Result<Repor
     if let Some(out) = &arguments.out {
         write(out, &module).map_err(|Complaint(words)| words)?;
     }
-    let title = format!("{name} {wanted}, signed by {}", admitted.owner);
+    let title = format!("{name} {}, signed by {}", line.version, admitted.owner);
     let ledger = ledger(&title, module.len() as u64, &clock.stages);
     let style = Style { width: 100, color: false, unicode: true };
     let json = serde_json::from_str(&to_json(&ledger)).map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! `lastmeterd plugin`: tools for those who write plugins, and the way from a code server to an instance.
 
 mod bench;
-mod fetch;
+pub(crate) mod fetch;
 mod keys;
 mod replay;
 mod server;

@@ -1,6 +1,8 @@
 //! `lastmeterd router`: runs a router, asks and tells a running one.
 
 mod bench;
+mod copies;
+mod flows;
 mod ledger;
 mod show;
 
@@ -24,7 +26,7 @@ pub(crate) enum Command {
     Run(Run),
     /// Say whether a router's file is right, and if not, what is wrong in which line
     Check(File),
-    /// Show a running router: ports, routes, plugins, ledger, boot, metrics, configuration, `route ADDRESS`
+    /// Show a running router: ports, routes, flows, neighbours, plugins, ledger, boot, metrics, configuration, `route ADDRESS`
     Show(Show),
     /// Show what passes, each second, until interrupted
     Watch(File),
@@ -36,6 +38,14 @@ pub(crate) enum Command {
     Reload(File),
     /// Take back the last change, or the last N
     Rollback(Rollback),
+    /// Reserve a share of the lines for a flow, give it a route or functions of its own
+    Reserve(Box<flows::Reserve>),
+    /// Keep a flow for as long again as it was set up for
+    Refresh(flows::Named),
+    /// End a flow's reservation, route and functions
+    Release(flows::Named),
+    /// Packets that rules said should be copied, as a capture
+    Copies(copies::Copies),
     /// End a running router, its port processor too
     End(File),
     /// Measure it beside the kernel, in network namespaces of its own
@@ -140,6 +150,14 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
             said(&file, &json!({ "rollback": steps }), "rolled back")
         }
         Command::End(file) => said(&file, &json!({ "end": true }), "ended"),
+        Command::Reserve(arguments) => flows::reserve(&arguments),
+        Command::Refresh(flows::Named { file, name }) => {
+            said(&file, &json!({ "refresh": name }), &format!("{name} is refreshed"))
+        }
+        Command::Release(flows::Named { file, name }) => {
+            said(&file, &json!({ "release": name }), &format!("{name} is released"))
+        }
+        Command::Copies(arguments) => copies::copies(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments, quick),
         Command::Generate(arguments) => bench::generate(&arguments),
         Command::PortProcessor(file) => port_processor(&file),
@@ -154,11 +172,12 @@ fn said(file: &File, question: &Value, text: &str) -> Result<Report, Complaint> 
 fn check(file: &File) -> Result<Report, Complaint> {
     let config = read(&file.file)?;
     let text = format!(
-        "{}: {} ports, {} routes, {} filters, {} plugins\n",
+        "{}: {} ports, {} routes, {} filters, {} flows, {} plugins\n",
         file.file.display(),
         config.ports.len(),
         config.routes.len(),
         config.filters.len(),
+        config.flows.len(),
         config.plugins.len()
     );
     Ok(Report { text, json: vec![json!({ "good": true })], good: true })
@@ -191,7 +210,8 @@ fn start(arguments: &Run) -> Result<Report, Complaint> {
             command
         }
     });
-    let control = Control::boot(&path, &run, Arc::new(Builtin), &begin)?;
+    let functions = Box::new(flows::Server);
+    let control = Control::boot(&path, &run, Arc::new(Builtin), functions, &begin)?;
     control.serve_fpm()?;
     control.follow_kernel();
     let socket = {

@@ -3,6 +3,7 @@
 use super::ledger::ledger;
 use super::{File, Show};
 use crate::{Complaint, Report};
+use lastmeter_base::Rate;
 use lastmeter_ledger::json::to_json;
 use lastmeter_ledger::terminal::{Style, render};
 use serde_json::{Value, json};
@@ -35,20 +36,22 @@ pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
             shown["control"]["changes"],
         ),
         "ledger" => render(&ledger(shown), Style { width: 100, color: false, unicode: true }),
+        "flows" => super::flows::text(shown),
+        "neighbours" => neighbours(shown),
         "boot" => boot(shown),
         "metrics" => metrics(shown),
         "configuration" => shown.as_str().unwrap_or_default().to_owned(),
         what if what.starts_with("route ") => format!("{shown:#}\n"),
         other => {
             return Err(Complaint(format!(
-                "{other:?} cannot be shown: ports, routes, route ADDRESS, plugins, ledger, boot, \
-                 metrics, configuration"
+                "{other:?} cannot be shown: ports, routes, route ADDRESS, flows, neighbours, plugins, \
+                 ledger, boot, metrics, configuration"
             )));
         }
     })
 }
 
-fn each<'a>(shown: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn each<'a>(shown: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
     shown[list].as_array().into_iter().flatten()
 }
 
@@ -110,6 +113,24 @@ fn plugins(shown: &Value) -> String {
         }
         if let Some(last) = plugin["last-failure"].as_str() {
             let _ = writeln!(text, "    failed last: {last}");
+        }
+    }
+    text
+}
+
+/// What is outside of each port.
+fn neighbours(shown: &Value) -> String {
+    let mut text = String::new();
+    for port in each(shown, "ports") {
+        let word = |key: &str| port[key].as_str().unwrap_or("?").to_owned();
+        let line = port["line"].as_u64().filter(|line| *line > 0);
+        let line =
+            line.map_or("of unknown rate".to_owned(), |line| Rate::from_bits(line).to_string());
+        let (name, interface, mac) = (word("port"), word("interface"), word("mac"));
+        let _ = writeln!(text, "{name:12} {interface}, {mac}, {} B, line {line}", port["mtu"]);
+        for neighbour in each(port, "neighbours") {
+            let word = |key: &str| neighbour[key].as_str().unwrap_or("?").to_owned();
+            let _ = writeln!(text, "    {:40} {}", word("address"), word("mac"));
         }
     }
     text

@@ -6,18 +6,17 @@
 //!             drop        deny        deny       answer      answer, cut, hold
 //! ```
 //!
-//! Rows: D-31, D-38, D-66.
 
 use super::answer::{self, Fault};
 use super::count::{Counters, Reason};
+use super::decide::{class, flow};
 use super::hop::Way;
 use super::output::Leaving;
 use super::parse::{Addresses, ETHERNET, Seen, deserves_an_answer, parse, v4, v6};
-use super::plugin::{Passing, Wish};
+use super::plugin::Passing;
 use super::{Event, Going, HELD_MAX, Held, PATIENCE, PortProcessor};
 use lastmeter_base::Time;
 use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame};
-use lastmeter_net::classify::{Action, Header, Verdict};
 use lastmeter_net::lookup::NextHop;
 use lastmeter_wire::internet::protocol;
 use std::net::IpAddr;
@@ -31,18 +30,22 @@ const FAST_AFTER: u8 = 32;
 /// A packet of the batch.
 #[derive(Clone, Copy)]
 pub(super) struct Work {
-    passing: Passing,
+    pub(super) passing: Passing,
     /// The number of its next hop.
-    hop: u32,
-    /// The queue of its flow, if a filter or plugin chose one.
-    queue: Option<u32>,
+    pub(super) hop: u32,
+    /// Whether its hop stays though a plugin changes its destination.
+    pub(super) pinned: bool,
+    /// The queue of its flow, if a plugin chose one.
+    pub(super) queue: Option<u32>,
     /// The port that a plugin chose.
-    port: Option<u16>,
+    pub(super) port: Option<u16>,
     /// A filter's plugin.
-    plugin: Option<u32>,
+    pub(super) plugin: Option<u32>,
+    /// Its flow's treatment.
+    pub(super) flow: Option<u32>,
     /// Whether only its addresses determine its path, so that the fast path may handle it.
-    plain: bool,
-    gone: bool,
+    pub(super) plain: bool,
+    pub(super) gone: bool,
 }
 
 impl PortProcessor {
@@ -68,9 +71,11 @@ impl PortProcessor {
                     self.work.push(Work {
                         passing,
                         hop: 0,
+                        pinned: false,
                         queue: None,
                         port: None,
                         plugin: None,
+                        flow: None,
                         plain: true,
                         gone: false,
                     });
@@ -95,11 +100,12 @@ impl PortProcessor {
         clock.lap(2);
         self.plugins(port, &mut work, now);
         clock.lap(3);
-        self.lookup(&mut work);
+        self.lookup(port, &mut work);
         clock.lap(4);
         for one in work.iter().filter(|one| !one.gone) {
             self.forward(port, one, now);
         }
+        self.depart(now);
         clock.lap(5);
         self.work = work;
         if timed.is_some() {
@@ -110,156 +116,6 @@ impl PortProcessor {
             Counters::add(&self.stages.packets, taken as u64);
         }
         taken
-    }
-
-    fn classify(&mut self, port: u16, work: &mut [Work]) {
-        let Some(rules) = &self.rules else { return };
-        let mut headers =
-            [Header { dst: 0, src: 0, dst_port: 0, src_port: 0, protocol: 0, interface: port };
-                BATCH];
-        let mut verdicts = [Verdict::PERMIT; BATCH];
-        let mut places = [0; BATCH];
-        let mut count = 0;
-        for (at, one) in work.iter().enumerate() {
-            let seen = &one.passing.seen;
-            if let Addresses::V4(src, dst) = seen.addresses {
-                let (src_port, dst_port) = seen.ports;
-                headers[count] = Header {
-                    dst,
-                    src,
-                    dst_port,
-                    src_port,
-                    protocol: seen.protocol,
-                    interface: port,
-                };
-                places[count] = at;
-                count += 1;
-            }
-        }
-        rules.classify_batch(&headers[..count], &mut verdicts[..count]);
-        for (verdict, at) in verdicts[..count].iter().zip(&places) {
-            let one = &mut work[*at];
-            match verdict.action {
-                Action::Permit => {}
-                Action::Deny => {
-                    one.gone = true;
-                    self.frames.free(one.passing.frame);
-                    self.counts[usize::from(port)].drop(Reason::Filtered);
-                }
-                Action::Reserved { queue } => {
-                    one.queue = Some(queue);
-                    one.plain = false;
-                }
-                Action::Active { instance } => {
-                    one.plugin = Some(instance);
-                    one.plain = false;
-                }
-            }
-            if let Some(hop) = verdict.next_hop {
-                one.hop = hop.get();
-                one.plain = false;
-            }
-        }
-    }
-
-    fn plugins(&mut self, port: u16, work: &mut [Work], now: Time) {
-        for at in 0..self.ports[usize::from(port)].plugins.len() {
-            let plugin = self.ports[usize::from(port)].plugins[at];
-            self.pass(plugin, port, work, |_| true, now);
-        }
-        if work.iter().any(|one| one.plugin.is_some()) {
-            for plugin in 0..self.plugins.len() {
-                let wanted = Some(plugin as u32);
-                if work.iter().any(|one| one.plugin == wanted) {
-                    self.pass(plugin, port, work, |one| one.plugin == wanted, now);
-                }
-            }
-        }
-    }
-
-    /// Packets for which `which` holds pass a plugin.
-    fn pass(
-        &mut self,
-        plugin: usize,
-        port: u16,
-        work: &mut [Work],
-        which: impl Fn(&Work) -> bool,
-        now: Time,
-    ) {
-        let mut packets = std::mem::take(&mut self.passing);
-        let mut wishes = std::mem::take(&mut self.wishes);
-        packets.clear();
-        wishes.clear();
-        packets.extend(work.iter().filter(|one| !one.gone && which(one)).map(|one| one.passing));
-        if self.plugins[plugin].asks_queues() {
-            for run in packets.chunk_by(|one, other| one.hash == other.hash) {
-                self.show_queues(plugin, run[0]);
-                self.plugins[plugin].pass(now, port, run, &mut self.frames, &mut wishes);
-            }
-        } else {
-            self.plugins[plugin].pass(now, port, &packets, &mut self.frames, &mut wishes);
-        }
-        let asked = work.iter_mut().filter(|one| !one.gone && which(one));
-        for (one, wish) in asked.zip(&wishes) {
-            one.plain = false;
-            match *wish {
-                Wish::Pass => {}
-                Wish::Deny => {
-                    one.gone = true;
-                    self.frames.free(one.passing.frame);
-                    self.counts[usize::from(port)].drop(Reason::Plugin);
-                }
-                Wish::Changed(seen) => {
-                    (one.passing.seen, one.passing.hash) = (seen, seen.hash());
-                }
-                Wish::Port(to) => one.port = Some(to),
-                Wish::Flow(to) => one.queue = Some(to),
-                Wish::Copy(to) => {
-                    if let Some(copy) = copied(&mut self.frames, one.passing.frame) {
-                        Counters::add(&self.counts[usize::from(port)].made, 1);
-                        let passing = Passing { frame: copy, ..one.passing };
-                        self.copies.push((passing, to));
-                    }
-                }
-            }
-        }
-        (self.passing, self.wishes) = (packets, wishes);
-        let mut copies = std::mem::take(&mut self.copies);
-        for (passing, to) in copies.drain(..) {
-            self.send_to_port(port, &passing, to, now);
-        }
-        self.copies = copies;
-    }
-
-    /// Tells a plugin what a packet's flow has in the queue of each port, and what it is granted there.
-    fn show_queues(&mut self, plugin: usize, Passing { seen, hash, .. }: Passing) {
-        let (pool, class) = (&mut self.pool, class(&seen));
-        let ports = self.ports.iter();
-        let queues = ports.map(|out| out.output.granted(flow(hash, out.flows), class, pool));
-        self.plugins[plugin].set_queues(queues);
-    }
-
-    fn lookup(&mut self, work: &mut [Work]) {
-        let mut keys = [0u32; BATCH];
-        let mut hops = [None::<NextHop>; BATCH];
-        let mut places = [0; BATCH];
-        let mut count = 0;
-        for (at, one) in work.iter_mut().enumerate() {
-            if one.gone || one.hop != 0 {
-                continue;
-            }
-            match one.passing.seen.addresses {
-                Addresses::V4(_, dst) => {
-                    (keys[count], places[count]) = (dst, at);
-                    count += 1;
-                }
-                Addresses::V6(_, dst) => one.hop = self.v6.lookup(dst).map_or(0, NextHop::get),
-            }
-        }
-        self.v4.lookup_batch(&keys[..count], &mut hops[..count]);
-        for (hop, at) in hops[..count].iter().zip(&places) {
-            work[*at].hop = hop.map_or(0, NextHop::get);
-        }
     }
 
     fn forward(&mut self, port: u16, one: &Work, now: Time) {
@@ -298,21 +154,25 @@ impl PortProcessor {
             return self.refuse(port, frame, &seen, Fault::NoNeighbour, Reason::NoNeighbour, now);
         };
         let (passing, queue) = (one.passing, one.queue);
-        self.deliver(Going { port, passing, neighbour, queue, hop: true }, now);
+        let reserved = one.flow.and_then(|flow| self.treatments[flow as usize].reserved);
+        let going = Going { port, passing, neighbour, queue, reserved, departed: false, hop: true };
+        self.deliver(going, now);
         if one.plain && self.fast {
             self.consider(one, neighbour);
         }
     }
 
     /// Sends a packet to its destination's neighbour on a port that a plugin chose, without asking the routing table.
-    fn send_to_port(&mut self, port: u16, passing: &Passing, to: u16, now: Time) {
+    pub(super) fn send_to_port(&mut self, port: u16, passing: &Passing, to: u16, now: Time) {
         let number = (usize::from(to) < self.ports.len())
             .then(|| self.hops.number(to, destination(&passing.seen)))
             .flatten();
         match number {
             Some(neighbour) if passing.seen.hops > 1 => {
-                let passing = *passing;
-                self.deliver(Going { port, passing, neighbour, queue: None, hop: true }, now);
+                let (passing, queue, reserved) = (*passing, None, None);
+                let going =
+                    Going { port, passing, neighbour, queue, reserved, departed: false, hop: true };
+                self.deliver(going, now);
             }
             _ => {
                 self.frames.free(passing.frame);
@@ -322,11 +182,14 @@ impl PortProcessor {
     }
 
     /// Sends a packet to a neighbour.
-    fn deliver(&mut self, going: Going, now: Time) {
+    pub(super) fn deliver(&mut self, going: Going, now: Time) {
         let Going { passing: Passing { frame, seen, hash }, neighbour, queue, hop, .. } = going;
         let to = *self.hops.neighbour(neighbour);
         let Some(macs) = to.macs else { return self.hold(going, now) };
-        let out = &self.ports[usize::from(to.port)];
+        let out = &mut self.ports[usize::from(to.port)];
+        if !out.departing.is_empty() && !going.departed {
+            return out.leaving.push(going);
+        }
         if seen.len > out.mtu {
             return self.too_long(going, now);
         }
@@ -341,7 +204,11 @@ impl PortProcessor {
         let leaving = Leaving { frame, flow, class: class(&seen), ecn: seen.ecn() };
         let at = usize::from(to.port);
         let (output, count) = (&mut self.ports[at].output, &self.counts[at]);
-        output.enqueue(now, leaving, &mut self.pool, &mut self.frames, count);
+        let reservation = match going.reserved {
+            Some((port, number)) if port == to.port => Some(number),
+            _ => None,
+        };
+        output.enqueue(now, leaving, reservation, &mut self.pool, &mut self.frames, count);
     }
 
     /// Fragments a packet longer than the next link's MTU, or notifies its source (RFC 791, RFC 1191, RFC 8201).
@@ -421,6 +288,7 @@ impl PortProcessor {
                 }
             }
         }
+        self.depart(now);
         silent.sort_unstable();
         silent.dedup();
         for neighbour in silent {
@@ -463,8 +331,17 @@ impl PortProcessor {
         };
         match neighbour {
             Some(neighbour) => {
-                let passing = Passing { frame, seen, hash };
-                self.deliver(Going { port, passing, neighbour, queue: None, hop: false }, now);
+                let (passing, queue, reserved) = (Passing { frame, seen, hash }, None, None);
+                let going = Going {
+                    port,
+                    passing,
+                    neighbour,
+                    queue,
+                    reserved,
+                    departed: false,
+                    hop: false,
+                };
+                self.deliver(going, now);
             }
             None => {
                 self.frames.free(frame);
@@ -509,18 +386,8 @@ impl PortProcessor {
     }
 }
 
-/// The flow of a packet, among so many.
-fn flow(hash: u64, flows: u32) -> u32 {
-    (((hash >> 32) * u64::from(flows)) >> 32) as u32
-}
-
-/// The class of a packet.
-fn class(seen: &Seen) -> u8 {
-    seen.traffic_class >> 5
-}
-
 /// Where a packet goes, as an address.
-fn destination(seen: &Seen) -> IpAddr {
+pub(super) fn destination(seen: &Seen) -> IpAddr {
     match seen.addresses {
         Addresses::V4(_, dst) => IpAddr::V4(v4(dst)),
         Addresses::V6(_, dst) => IpAddr::V6(v6(dst)),
@@ -539,12 +406,6 @@ fn one_hop_less(packet: &mut [u8], seen: &Seen) {
         }
         Addresses::V6(..) => packet[7] -= 1,
     }
-}
-
-/// A copy of a frame.
-fn copied(frames: &mut lastmeter_live::dataplane::Frames, frame: Frame) -> Option<Frame> {
-    let bytes = frames.bytes(frame).to_vec();
-    frames.make(&bytes)
 }
 
 /// Times of a batch that is sampled.

@@ -2,22 +2,17 @@
 //! take the control processor's commands, write the tables.
 
 use super::answer::Own;
+use super::copies::Copies;
 use super::count::{Counters, STAGES, Stages};
-use super::plugin::Plugin;
+use super::setup::{Current, Places, set_up};
 use super::tables::Tables;
-use super::{Change, Event, Parts, PortProcessor, PortSetup, Setup, Slot};
-use crate::config::{Action, Config};
-use crate::message::{self, Command, Report};
-use lastmeter_base::Time;
+use super::{Change, Event, Parts, PortProcessor};
+use crate::config::Config;
+use crate::message::{self, Bound, Command, Report};
 use lastmeter_lab::library::Library;
 use lastmeter_live::dataplane::routing::{Follow, Watch, links_and_addresses, resolve};
 use lastmeter_live::dataplane::{self, Frames, Shared};
-use lastmeter_live::files;
-use lastmeter_net::classify::{self, Classifier, Rule, Verdict};
-use lastmeter_net::queue::{self, DropTail, Queue};
-use lastmeter_plugin::Kind;
-use lastmeter_plugin::host::{Hash, Host, MODULE_LEN_MAX};
-use lastmeter_plugin::setting::Setting;
+use lastmeter_plugin::host::Host;
 use lastmeter_wire::netlink::{Message, masked};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,10 +28,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 const RECEIVING: usize = 1024;
 /// How long to retry ports that are in use.
 const HELD_BY_OTHERS: std::time::Duration = std::time::Duration::from_secs(2);
-/// The default queue length of a port, in packets.
-const QUEUE: u64 = 1000;
-/// Limit on the size of a file of filters.
-const RULES_LEN_MAX: usize = 64 << 20;
 
 /// The channel to the port processor's thread.
 struct Door {
@@ -64,21 +55,21 @@ impl Door {
 /// What the threads of a port processor share.
 struct House {
     /// The active configuration, and the running plugins.
-    config: Mutex<(Config, Running)>,
+    current: Mutex<Current>,
     folder: PathBuf,
+    /// The folder of its sockets.
+    run: PathBuf,
     host: Arc<Host>,
     library: Arc<dyn Library + Send + Sync>,
     shared: Shared,
     tables: Mutex<Tables>,
     door: Door,
     stages: Arc<Stages>,
+    copied: Arc<Copies>,
     /// Interfaces by port.
     indices: Vec<u32>,
     end: AtomicBool,
 }
-
-/// Running plugins: by name, their sources.
-type Running = BTreeMap<String, (Setting, Option<Hash>)>;
 
 /// A descriptor that becomes readable when written to, twice.
 fn bell() -> Result<(OwnedFd, OwnedFd), String> {
@@ -120,7 +111,10 @@ pub fn run(
     for (number, index) in indices.iter().enumerate() {
         shared.set_port(number as u32, *index).map_err(said("the ports' table"))?;
     }
-    let (setup, running) = set_up(&config, None, folder, &host)?;
+    let run = socket.parent().unwrap_or(Path::new("."));
+    let bound = Bound::default();
+    let places = Places { folder, run };
+    let (setup, running, _) = set_up(&config, &bound, None, places, &host)?;
     let count = config.frames + interfaces.len() * RECEIVING * 2;
     let (frames, sockets) = open(count, &shared, &interfaces)?;
     let tables = Tables::new();
@@ -133,6 +127,7 @@ pub fn run(
     let counts: Arc<Vec<Counters>> =
         Arc::new(indices.iter().map(|_| Counters::default()).collect());
     let stages = Arc::<Stages>::default();
+    let copied = Arc::<Copies>::default();
     let parts = Parts {
         names: config.ports.iter().map(|port| port.name.clone()).collect(),
         sockets,
@@ -148,19 +143,22 @@ pub fn run(
         attention: attended,
         counts,
         stages: stages.clone(),
+        copied: copied.clone(),
     };
     let _ = std::fs::remove_file(socket);
     let listener = UnixListener::bind(socket).map_err(said(&socket.display().to_string()))?;
     let core = config.core;
     let house = Arc::new(House {
-        config: Mutex::new((config, running)),
+        current: Mutex::new(Current { config, running }),
         folder: folder.to_owned(),
+        run: run.to_owned(),
         host,
         library,
         shared,
         tables: Mutex::new(tables),
         door: Door { changes, pending, wake },
         stages,
+        copied,
         indices,
         end: AtomicBool::new(false),
     });
@@ -206,83 +204,6 @@ fn open(
             Err(error) => return Err(format!("opening the ports (are you root?): {error}")),
         }
     }
-}
-
-/// Queues, filters and plugins according to the file. Whatever is unchanged since `before` is kept.
-fn set_up(
-    config: &Config,
-    before: Option<&(Config, Running)>,
-    folder: &Path,
-    host: &Host,
-) -> Result<(Setup, Running), String> {
-    let now = Time::START;
-    let (mut plugins, mut running) = (Vec::new(), Running::new());
-    for (name, setting) in &config.plugins {
-        let place = |why: String| format!("plugins.{name}: {why}");
-        let module = setting.module.as_ref();
-        let module = module.map(|file| files::read(&folder.join(file), MODULE_LEN_MAX));
-        let module = module.transpose().map_err(place)?;
-        let made_from = (setting.clone(), module.as_deref().map(Hash::of));
-        let same = before.is_some_and(|(_, old)| old.get(name) == Some(&made_from));
-        plugins.push(match same {
-            true => Slot::Keep(name.clone()),
-            false => {
-                let read = |_: &str| Ok(module.clone().unwrap_or_default());
-                let program = setting.program(host, Kind::Packet, 1, now, &read);
-                Slot::New(Box::new(Plugin::new(program.map_err(place)?)))
-            }
-        });
-        running.insert(name.clone(), made_from);
-    }
-    let number = |name: &String| config.plugins.keys().position(|own| own == name).unwrap_or(0);
-    let mut rules: Vec<Rule> = Vec::new();
-    for (priority, filter) in config.filters.iter().enumerate() {
-        let action = match &filter.action {
-            Action::Deny => classify::Action::Deny,
-            Action::Permit => classify::Action::Permit,
-            Action::Plugin(name) => classify::Action::Active { instance: number(name) as u32 },
-        };
-        let filter = filter.filter.clone();
-        rules.push(Rule { filter, priority: priority as u32, verdict: Verdict::of(action) });
-    }
-    if let Some(file) = &config.rules {
-        let text = files::read(&folder.join(file), RULES_LEN_MAX)?;
-        let text = String::from_utf8(text).map_err(|error| format!("{file}: {error}"))?;
-        let filters = classify::text::parse(&text).map_err(|error| format!("{file}: {error}"))?;
-        for filter in filters {
-            let priority = rules.len() as u32;
-            rules.push(Rule { filter, priority, verdict: Verdict::PERMIT });
-        }
-    }
-    let rules = match rules.is_empty() {
-        true => None,
-        false => {
-            let mut classifier = Classifier::new(1);
-            for rule in rules {
-                classifier
-                    .general
-                    .install(rule)
-                    .map_err(|refusal| format!("filters: {refusal}"))?;
-            }
-            Some(classifier)
-        }
-    };
-    let ports = config.ports.iter().enumerate().map(|(at, port)| {
-        let old = before.map(|(config, _)| &config.ports[at]);
-        let same = old.is_some_and(|old| old.queue == port.queue && old.rate == port.rate);
-        let queue = || -> Box<dyn Queue> {
-            let Some(nested) = &port.queue else {
-                return Box::new(DropTail::new(QUEUE, lastmeter_base::Bytes(u64::MAX)));
-            };
-            let (rate, name) = (port.rate, port.name.as_str());
-            queue::build(nested, &queue::Site { rate, name, ..queue::Site::ANYWHERE })
-        };
-        let plugins = port.plugins.iter().map(number).collect();
-        let queue = (!same).then(queue);
-        let (rate, framing) = (port.rate, port.framing);
-        PortSetup { queue, rate, framing, flows: port.flows, plugins }
-    });
-    Ok((Setup { rules, plugins, ports: ports.collect() }, running))
 }
 
 /// Follows the kernel, and executes the port processor's requests.
@@ -415,7 +336,7 @@ fn obey(house: &House, stream: UnixStream) {
         changed |= matches!(command, Command::Route { .. } | Command::Hop { .. });
         // A hop is defined before the routes that use it.
         match command {
-            Command::Hop { .. } | Command::Configure(_) => settled = false,
+            Command::Hop { .. } | Command::Configure { .. } => settled = false,
             Command::Route { .. } | Command::Sync if !settled => {
                 house.door.settle();
                 settled = true;
@@ -425,6 +346,15 @@ fn obey(house: &House, stream: UnixStream) {
         let report = match command {
             Command::Sync => Some(Report::Done),
             Command::Show(what) => Some(Report::Shown(show(house, &what).to_string())),
+            Command::Lookup(addresses) => {
+                let tables = house.tables.lock().unwrap_or_else(PoisonError::into_inner);
+                let hop = |address| tables.lookup(address).unwrap_or(0);
+                Some(Report::Found(addresses.into_iter().map(hop).collect()))
+            }
+            Command::Configure { text, bound } => Some(match configure(house, &text, bound) {
+                Ok(took) => Report::Took(took),
+                Err(why) => Report::Wrong(why),
+            }),
             other => done(house, other).err().map(Report::Wrong),
         };
         if report.is_some_and(|report| message::write(&mut reply, &report).is_err()) {
@@ -451,27 +381,35 @@ fn done(house: &House, command: Command) -> Result<(), String> {
             }
             house.door.tell(Change::Hop(number, to));
         }
-        Command::Configure(text) => {
-            let config = Config::parse("router.toml", text.as_bytes(), &*house.library).map_err(
-                |problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
-            )?;
-            let mut current = house.config.lock().unwrap_or_else(PoisonError::into_inner);
-            let names = |config: &Config| -> Vec<(String, String)> {
-                config.ports.iter().map(|p| (p.name.clone(), p.interface.clone())).collect()
-            };
-            if names(&config) != names(&current.0) {
-                return Err("ports change only when the router is started again".to_owned());
-            }
-            let made = set_up(&config, Some(&current), &house.folder, &house.host)?;
-            let (setup, running) = made;
-            house.door.tell(Change::Setup(Box::new(setup)));
-            house.shared.clear_flows();
-            *current = (config, running);
-        }
         Command::End => house.door.tell(Change::End),
-        Command::Sync | Command::Show(_) => {}
+        Command::Sync | Command::Show(_) | Command::Lookup(_) | Command::Configure { .. } => {}
     }
     Ok(())
+}
+
+/// Applies a configuration, or changes nothing; how long its stages took.
+fn configure(house: &House, text: &str, bound: Bound) -> Result<Vec<(String, f64)>, String> {
+    let config =
+        Config::parse("router.toml", text.as_bytes(), &*house.library).map_err(|problems| {
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        })?;
+    let mut current = house.current.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = |config: &Config| -> Vec<(String, String)> {
+        config.ports.iter().map(|p| (p.name.clone(), p.interface.clone())).collect()
+    };
+    if names(&config) != names(&current.config) {
+        return Err("ports change only when the router is started again".to_owned());
+    }
+    let places = Places { folder: &house.folder, run: &house.run };
+    let made = set_up(&config, &bound, Some(&current), places, &house.host)?;
+    let (setup, running, mut took) = made;
+    let began = std::time::Instant::now();
+    house.door.tell(Change::Setup(Box::new(setup)));
+    house.door.settle();
+    took.push(("bind".to_owned(), began.elapsed().as_secs_f64()));
+    house.shared.clear_flows();
+    *current = Current { config, running };
+    Ok(took)
 }
 
 /// The state, or a part of it.
@@ -495,6 +433,15 @@ fn show(house: &House, what: &str) -> Value {
         "queued": house.stages.queued.load(Ordering::Relaxed),
     });
     state["cpu"] = json!(cpu());
+    if what == "copies" {
+        let hex = |frame: &[u8]| frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let copies = house
+            .copied
+            .take()
+            .into_iter()
+            .map(|copy| json!({ "at": copy.at, "port": copy.port, "frame": hex(&copy.frame) }));
+        state["frames"] = copies.collect();
+    }
     if let Some(address) = what.strip_prefix("route ") {
         let found = address.parse().ok().and_then(|address| {
             house.tables.lock().unwrap_or_else(PoisonError::into_inner).lookup(address)

@@ -10,17 +10,23 @@
 //! commands of the control processor, and writes the tables. When the control processor dies, both go on.
 
 pub mod answer;
+pub mod copies;
 pub mod count;
+mod decide;
 mod forward;
 pub mod hop;
 pub mod housekeeper;
 pub mod output;
 pub mod parse;
 pub mod plugin;
+pub mod policy;
+pub mod reserved;
+mod setup;
 pub mod tables;
 
 pub use forward::BATCH;
 
+use copies::Copies;
 use count::{Counters, Stages};
 use hop::{Hops, Next};
 use lastmeter_base::{Bytes, Duration, Pool, Rate, Time};
@@ -30,6 +36,8 @@ use lastmeter_net::lookup::Reader;
 use lastmeter_net::queue::{DropTail, Queue};
 use output::Output;
 use plugin::{Passing, Plugin, Wish};
+use policy::Policies;
+use reserved::Promise;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -83,10 +91,26 @@ pub enum Change {
 pub struct Setup {
     /// Filters, if there are any.
     pub rules: Option<Classifier>,
+    /// What packets of flows get; filters name them by number.
+    pub treatments: Vec<Treatment>,
+    /// Routes by more than the destination.
+    pub policies: Policies,
     /// Plugins; filters name them by number.
     pub plugins: Vec<Slot>,
     /// For each port: its queue, its flows, its plugins.
     pub ports: Vec<PortSetup>,
+}
+
+/// What the packets of a flow get.
+pub struct Treatment {
+    /// The flow's name.
+    pub name: String,
+    /// Its reservation: a port, and its number among that port's.
+    pub reserved: Option<(u16, u32)>,
+    /// Plugins by number, in order.
+    pub functions: Vec<usize>,
+    /// Packets so far.
+    pub seen: u64,
 }
 
 /// A plugin of a setup.
@@ -101,14 +125,18 @@ pub enum Slot {
 pub struct PortSetup {
     /// Where packets wait; absent if that has not changed.
     pub queue: Option<Box<dyn Queue>>,
+    /// What it has promised to flows.
+    pub reserved: Vec<Promise>,
     /// The shaper.
     pub rate: Option<Rate>,
     /// Line time of a packet beyond its bytes.
     pub framing: Bytes,
     /// Flows that are told apart.
     pub flows: u32,
-    /// Plugins by number.
+    /// Plugins of packets that arrive, by number.
     pub plugins: Vec<usize>,
+    /// Plugins of packets that leave.
+    pub departing: Vec<usize>,
 }
 
 /// What the port processor asks of its housekeeper.
@@ -140,6 +168,10 @@ struct Going {
     neighbour: u32,
     /// The queue of its flow, if a filter or plugin chose one.
     queue: Option<u32>,
+    /// Its flow's reservation, on a port.
+    reserved: Option<(u16, u32)>,
+    /// Whether it has passed the plugins of the port where it leaves.
+    departed: bool,
     /// Whether it has come from elsewhere, so that its hops become fewer.
     hop: bool,
 }
@@ -158,6 +190,9 @@ struct Port {
     output: Output,
     flows: u32,
     plugins: Vec<usize>,
+    departing: Vec<usize>,
+    /// Packets that have to pass the plugins of this port before they leave.
+    leaving: Vec<Going>,
     /// Whether nothing but its line decides when packets leave, so that the fast path may use it.
     plain: bool,
 }
@@ -211,6 +246,8 @@ pub struct Parts {
     pub counts: Arc<Vec<Counters>>,
     /// Times of stages.
     pub stages: Arc<Stages>,
+    /// Copies for the control processor go there.
+    pub copied: Arc<Copies>,
 }
 
 /// The thread's state.
@@ -223,6 +260,9 @@ pub struct PortProcessor {
     v6: Reader<u128>,
     hops: Hops,
     rules: Option<Classifier>,
+    treatments: Vec<Treatment>,
+    policies: Policies,
+    copied: Arc<Copies>,
     plugins: Vec<Plugin>,
     fast: bool,
     changes: Receiver<Change>,
@@ -251,7 +291,7 @@ impl PortProcessor {
     /// Ready to run.
     pub fn new(parts: Parts) -> PortProcessor {
         let Parts { names, sockets, frames, v4, v6, setup, fast, .. } = parts;
-        let Parts { changes, pending, wake, events, attention, counts, stages, .. } = parts;
+        let Parts { changes, pending, wake, events, attention, counts, stages, copied, .. } = parts;
         let ports = names.into_iter().map(|name| Port {
             name,
             own: answer::Own::default(),
@@ -261,6 +301,8 @@ impl PortProcessor {
             output: Output::new(Box::new(DropTail::new(0, Bytes::ZERO)), None),
             flows: 1,
             plugins: Vec::new(),
+            departing: Vec::new(),
+            leaving: Vec::new(),
         });
         let mut processor = PortProcessor {
             ports: ports.collect(),
@@ -271,6 +313,9 @@ impl PortProcessor {
             v6,
             hops: Hops::default(),
             rules: None,
+            treatments: Vec::new(),
+            policies: Policies::default(),
+            copied,
             plugins: Vec::new(),
             fast,
             changes,
@@ -428,7 +473,16 @@ impl PortProcessor {
 
     fn set_up(&mut self, setup: Setup) {
         let now = self.now();
-        self.rules = setup.rules;
+        (self.rules, self.policies) = (setup.rules, setup.policies);
+        let old = std::mem::replace(&mut self.treatments, setup.treatments);
+        for flow in old {
+            let same = self.treatments.iter_mut().find(|new| new.name == flow.name);
+            if let Some(same) = same {
+                same.seen = flow.seen;
+            }
+        }
+        // Reservations have other numbers now.
+        self.held.iter_mut().for_each(|held| held.going.reserved = None);
         let mut old: Vec<Plugin> = std::mem::take(&mut self.plugins);
         for slot in setup.plugins {
             let plugin = match slot {
@@ -446,9 +500,11 @@ impl PortProcessor {
                 let (frames, count) = (&mut self.frames, &self.counts[at]);
                 port.output.set_queue(now, queue, &mut self.pool, frames, count);
             }
+            let (frames, count) = (&mut self.frames, &self.counts[at]);
+            port.output.set_reserved(now, new.reserved, &mut self.pool, frames, count);
             port.output.set_line(new.rate, new.framing);
-            port.plain = new.rate.is_none();
-            (port.flows, port.plugins) = (new.flows, new.plugins);
+            port.plain = new.rate.is_none() && new.departing.is_empty();
+            (port.flows, port.plugins, port.departing) = (new.flows, new.plugins, new.departing);
         }
     }
 
@@ -484,7 +540,29 @@ impl PortProcessor {
                 })
             })
             .collect();
+        let flows = self.treatments.iter().map(|flow| {
+            let place = flow.reserved.and_then(|(port, number)| {
+                let own = &self.ports[usize::from(port)];
+                own.output.reserved.counts().nth(number as usize)
+            });
+            let reserved = place.map(|(promise, waiting, counts)| {
+                json!({
+                    "rate": promise.rate.as_bits(),
+                    "waiting": waiting,
+                    "within": counts.within,
+                    "beyond": counts.beyond,
+                    "bytes": counts.bytes,
+                    "dropped": counts.dropped,
+                    "waited-most": counts.waited_most as f64 / 1e12,
+                })
+            });
+            json!({ "name": flow.name, "packets": flow.seen, "reserved": reserved })
+        });
+        let flows: Vec<Value> = flows.collect();
         json!({
+            "flows": flows,
+            "copies": self.copied.made.load(Ordering::Relaxed),
+            "copies-lost": self.copied.lost.load(Ordering::Relaxed),
             "ports": ports,
             "plugins": plugins,
             "held-for-neighbours": self.held.len(),

@@ -1,14 +1,16 @@
 //! Where packets leave: a queue discipline of the models, a shaper, the interface.
 //!
 //! ```text
-//! frame + flow --> [ queue discipline ] --> shaper --> interface
-//!                     drops, marks
+//! frame + flow --> [ queue discipline ] ----> shaper --> interface
+//!            |        drops, marks       |
+//!            +---> [ reserved flows ] ---+
 //! ```
 //!
 //! The discipline sees a packet of the models whose sequence number is the place of its frame.
 
 use super::count::{Counters, Reason};
 use super::parse::ETHERNET;
+use super::reserved::{Promise, Reserved};
 use lastmeter_base::{Bytes, Duration, Ecn, FlowId, Packet, Pool, Rate, Time};
 use lastmeter_live::dataplane::{Frame, Frames, Socket};
 use lastmeter_net::queue::{Granted, Queue};
@@ -22,7 +24,7 @@ pub const FRAMING: Bytes = Bytes(ETHERNET as u64 + 24);
 /// burst that no line makes.
 const LATE_MAX: Duration = Duration::from_ms(50);
 /// How far a shaper may be ahead, since a thread cannot wake up for each packet.
-const BURST: Duration = Duration::from_us(200);
+pub const BURST: Duration = Duration::from_us(200);
 
 /// The metadata of a queued packet.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,8 @@ pub struct Leaving {
 /// The output side of a port.
 pub struct Output {
     queue: Box<dyn Queue>,
+    /// Flows with a reservation.
+    pub reserved: Reserved,
     rate: Option<Rate>,
     framing: Bytes,
     /// When the line is free again.
@@ -55,7 +59,8 @@ fn frame_of(packet: &Packet) -> Frame {
 impl Output {
     /// With this queue; departures are shaped to `rate`.
     pub fn new(queue: Box<dyn Queue>, rate: Option<Rate>) -> Output {
-        Output { queue, rate, framing: FRAMING, free_at: Time::START, up: true }
+        let (reserved, free_at) = (Reserved::default(), Time::START);
+        Output { queue, reserved, rate, framing: FRAMING, free_at, up: true }
     }
     /// Replaces the shaper's rate, and the line time of a packet beyond its bytes.
     pub fn set_line(&mut self, rate: Option<Rate>, framing: Bytes) {
@@ -99,20 +104,40 @@ impl Output {
         }
         self.drops(pool, frames, count);
     }
+    /// Replaces the flows with a reservation; packets of those that have none any more join the queue.
+    pub fn set_reserved(
+        &mut self,
+        now: Time,
+        promises: Vec<Promise>,
+        pool: &mut Pool,
+        frames: &mut Frames,
+        count: &Counters,
+    ) {
+        let old = std::mem::take(&mut self.reserved);
+        let (reserved, gone) = Reserved::new(promises, old);
+        self.reserved = reserved;
+        for packet in gone {
+            if let Err(packet) = self.queue.enqueue(now, packet) {
+                lose(packet, Reason::QueueFull, pool, frames, count);
+            }
+        }
+        self.drops(pool, frames, count);
+    }
     /// How many packets wait.
     pub fn waiting(&self) -> u64 {
-        self.queue.packets()
+        self.queue.packets() + self.reserved.packets()
     }
     /// How many bytes wait.
     pub fn waiting_bytes(&self) -> u64 {
-        self.queue.bytes().0
+        self.queue.bytes().0 + self.reserved.bytes()
     }
-    /// Queues a packet.
+    /// Queues a packet; of a reservation, in the queue with its number.
     #[inline]
     pub fn enqueue(
         &mut self,
         now: Time,
         leaving: Leaving,
+        reservation: Option<u32>,
         pool: &mut Pool,
         frames: &mut Frames,
         count: &Counters,
@@ -124,13 +149,28 @@ impl Output {
         packet.ecn = leaving.ecn;
         packet.entered = now;
         packet.born = now;
-        if self.queue.packets() == 0 && self.free_at < now {
+        if self.waiting() == 0 && self.free_at < now {
             self.free_at = now;
         }
-        if let Err(packet) = self.queue.enqueue(now, packet) {
+        let queued = match reservation {
+            None => self.queue.enqueue(now, packet),
+            Some(number) => self.reserved.enqueue(number as usize, packet),
+        };
+        if let Err(packet) = queued {
             lose(packet, Reason::QueueFull, pool, frames, count);
         }
         self.drops(pool, frames, count);
+    }
+    /// The next packet to leave: of a flow within its reservation, of the queue, of a flow beyond it.
+    #[inline]
+    fn next(&mut self, now: Time) -> Option<Packet> {
+        let framing = self.framing;
+        let on_line =
+            |packet: &Packet| Bytes(packet.len.0.saturating_sub(ETHERNET as u64)) + framing;
+        self.reserved
+            .dequeue(now, false, on_line)
+            .or_else(|| self.queue.dequeue(now))
+            .or_else(|| self.reserved.dequeue(now, true, on_line))
     }
     fn drops(&mut self, pool: &mut Pool, frames: &mut Frames, count: &Counters) {
         while let Some((packet, _)) = self.queue.dropped() {
@@ -151,7 +191,7 @@ impl Output {
             socket.reclaim(frames);
         }
         let (mut sent, mut bytes, mut queued) = (0, 0, 0);
-        if self.queue.packets() > 0 {
+        if self.waiting() > 0 {
             let room = socket.room();
             // It has had packets since it was free: they would be on their way.
             let late = now.saturating_since(self.free_at).min(LATE_MAX);
@@ -160,7 +200,7 @@ impl Output {
                 if self.rate.is_some() && self.free_at > now + BURST {
                     break;
                 }
-                let Some(packet) = self.queue.dequeue(now) else {
+                let Some(packet) = self.next(now) else {
                     // What the discipline keeps back does not keep the line waiting.
                     self.free_at = self.free_at.max(now);
                     break;
@@ -198,15 +238,17 @@ impl Output {
             Counters::add(&count.sent, sent);
             Counters::add(&count.sent_bytes, bytes);
         }
-        count.held.store(self.queue.packets(), Relaxed);
+        count.held.store(self.waiting(), Relaxed);
         (sent, queued)
     }
     /// When it can next send a waiting packet; `None` if none waits.
     pub fn ready_at(&self, now: Time) -> Option<Time> {
-        if self.queue.packets() == 0 {
-            return None;
-        }
-        let queue = self.queue.ready_at(now)?;
+        let queue = match self.reserved.packets() {
+            0 if self.queue.packets() == 0 => return None,
+            0 => self.queue.ready_at(now)?,
+            // If nothing else does, one of these may leave.
+            _ => now,
+        };
         let line = match self.rate {
             Some(_) if self.free_at > now + BURST => {
                 now + self.free_at.saturating_since(now + BURST)

@@ -1,4 +1,4 @@
-//! `router.toml`: a router's ports, routes, filters, plugins.
+//! `router.toml`: a router's ports, routes, filters, flows, plugins.
 //!
 //! ```toml
 //! [ports.west]
@@ -16,6 +16,12 @@
 //!
 //! It is decoded as experiments are: every error with its line and what would be right.
 
+mod filter;
+mod flow;
+
+pub use filter::{Action, Filter, Packets, first_bits};
+pub use flow::{FLOWS_MAX, Flow, Node, POLICIES_MAX, Policy, PolicyTo, ROUTE_MAX, TABLES_MAX};
+
 use crate::port_processor::output::FRAMING;
 use lastmeter_base::kind::{Family, Nested, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Rate};
@@ -25,9 +31,10 @@ use lastmeter_lab::document::{
 use lastmeter_lab::experiment::elements;
 use lastmeter_lab::library::Library;
 use lastmeter_live::dataplane::program::PORTS_MAX;
+use lastmeter_plugin::index::{Version, is_name};
 use lastmeter_plugin::setting::Setting;
 use lastmeter_wire::netlink::masked;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 /// Limit on the plugins of a router.
@@ -58,6 +65,29 @@ pub struct Config {
     pub rules: Option<String>,
     /// Plugins by name.
     pub plugins: BTreeMap<String, Setting>,
+    /// Where plugins come from that are fetched from a code server, by the plugin's name.
+    pub remotes: BTreeMap<String, Remote>,
+    /// Flows with a treatment of their own, in the order of their names.
+    pub flows: Vec<Flow>,
+    /// Routers that routes of flows name.
+    pub nodes: BTreeMap<String, Node>,
+    /// Routes by more than the destination; the first that matches applies.
+    pub policies: Vec<Policy>,
+    /// The names of tables besides the main one.
+    pub tables: BTreeSet<String>,
+}
+
+/// A module on a code server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Remote {
+    /// `http://HOST:PORT` or `https://HOST/FOLDER`.
+    pub server: String,
+    /// Its name there.
+    pub name: String,
+    /// Its version; the newest, if absent.
+    pub version: Option<String>,
+    /// The folder of keys that are trusted.
+    pub keys: String,
 }
 
 /// A port.
@@ -77,10 +107,14 @@ pub struct Port {
     pub flows: u32,
     /// Plugins for every packet that arrives here.
     pub plugins: Vec<String>,
+    /// Plugins for every packet that leaves here.
+    pub departing: Vec<String>,
+    /// The share of its line that flows may reserve, in each direction.
+    pub reservable: f64,
 }
 
 /// A route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The destination's first bits.
     pub prefix: IpAddr,
@@ -88,26 +122,8 @@ pub struct Route {
     pub len: u8,
     /// The next router; packets are dropped if absent.
     pub via: Option<IpAddr>,
-}
-
-/// A filter.
-#[derive(Clone, Debug)]
-pub struct Filter {
-    /// What it matches, as a line of ClassBench's format.
-    pub filter: lastmeter_net::classify::Filter,
-    /// What happens.
-    pub action: Action,
-}
-
-/// What a filter does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Drops.
-    Deny,
-    /// Forwards.
-    Permit,
-    /// Sends through a plugin.
-    Plugin(String),
+    /// The table; the main one, if absent.
+    pub table: Option<String>,
 }
 
 const ROUTER: &[Param] = &[
@@ -137,18 +153,15 @@ const PORT: &[Param] = &[
         .is("where packets wait to leave"),
     Param::or("flows", ParamKind::Integer { min: 1, max: 1 << 16 }, "1024")
         .is("flows that the queue tells apart, by a hash of addresses, ports and protocol"),
+    Param::or("reservable", ParamKind::Number { min: 0.0, max: 1.0 }, "0.8")
+        .is("the share of its line that flows may reserve, in each direction"),
 ];
 
 const ROUTE: &[Param] = &[
     Param::required("prefix", ParamKind::Text).is("addresses that it is for: 192.0.2.0/24"),
     Param::optional("via", ParamKind::Text, "packets are dropped").is("the next router's address"),
-];
-
-const FILTER: &[Param] = &[
-    Param::required("match", ParamKind::Text)
-        .is("source, destination, ports and protocol as ClassBench writes them"),
-    Param::or("action", ParamKind::Choice(&["deny", "permit"]), "permit").is("what happens"),
-    Param::optional("plugin", ParamKind::Text, "none").is("a plugin that decides instead"),
+    Param::optional("table", ParamKind::Text, "the main one")
+        .is("the table that it belongs to, which policies name"),
 ];
 
 const PLUGIN: &[Param] = &[
@@ -157,6 +170,12 @@ const PLUGIN: &[Param] = &[
     Param::or("config", ParamKind::Text, "").is("what it is initialised with"),
     Param::or("fail", ParamKind::Choice(&["open", "closed", "reload"]), "reload")
         .is("what becomes of packets when it fails"),
+    Param::optional("server", ParamKind::Text, "a file")
+        .is("a code server that has its module: http://127.0.0.1:8400"),
+    Param::optional("name", ParamKind::Text, "as here").is("its name on the code server"),
+    Param::optional("version", ParamKind::Text, "the newest").is("its version there: 1.2.0"),
+    Param::optional("keys", ParamKind::Text, "none are trusted")
+        .is("the folder of the owners' keys, one of which signed it"),
 ];
 
 impl Config {
@@ -180,7 +199,7 @@ impl Config {
 }
 
 fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
-    let besides = ["ports", "routes", "filters", "plugins"];
+    let besides = ["ports", "routes", "filters", "plugins", "flows", "nodes", "policies"];
     let shape = Shape { what: "the router", params: ROUTER, kind: None, besides: &besides };
     let (_, values) = decoder.table(&shape, root, "");
     let fpm = values.given::<String>("fpm").and_then(|text| {
@@ -192,28 +211,47 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         let fault = Fault::new("FPM has no authentication", "give a loopback address: 127.0.0.1");
         decoder.report(&place(root, "fpm"), "fpm", fault);
     }
-    let plugins: BTreeMap<String, Setting> = named(decoder, root, "plugins")
-        .into_iter()
-        .filter_map(|entry| plugin(decoder, entry).map(|made| (entry.key.clone(), made)))
-        .collect();
-    if plugins.len() > PLUGINS_MAX {
-        let found = format!("{} plugins", plugins.len());
-        let fault = Fault::new(found, format!("a router has at most {PLUGINS_MAX}"));
-        decoder.report(&place(root, "plugins"), "plugins", fault);
+    let (mut plugins, mut remotes) = (BTreeMap::new(), BTreeMap::new());
+    for entry in named(decoder, root, "plugins") {
+        let Some((setting, remote)) = plugin(decoder, entry) else { continue };
+        plugins.insert(entry.key.clone(), setting);
+        remotes.extend(remote.map(|remote| (entry.key.clone(), remote)));
     }
+    at_most(decoder, root, "plugins", plugins.len(), PLUGINS_MAX);
+    let plugin_names: BTreeSet<String> = plugins.keys().cloned().collect();
     let mut ports: Vec<Port> = named(decoder, root, "ports")
         .into_iter()
-        .filter_map(|entry| port(decoder, entry, &plugins))
+        .filter_map(|entry| port(decoder, entry, &plugin_names))
         .collect();
     ports.sort_by(|a, b| a.name.cmp(&b.name));
     if ports.is_empty() || ports.len() > PORTS_MAX as usize {
         let found = format!("a router has 1 to {PORTS_MAX} ports, and this has {}", ports.len());
         decoder.report(&root.mark, "ports", Fault::new(found, PORT_EXAMPLE));
     }
+    let port_names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
     let routes = elements(decoder, root, "routes").into_iter();
-    let routes = routes.filter_map(|item| route(decoder, item)).collect();
+    let routes: Vec<Route> = routes.filter_map(|item| route(decoder, item)).collect();
+    let tables: BTreeSet<String> = routes.iter().filter_map(|route| route.table.clone()).collect();
+    at_most(decoder, root, "routes", tables.len(), TABLES_MAX);
+    let nodes: BTreeMap<String, Node> = named(decoder, root, "nodes")
+        .into_iter()
+        .filter_map(|entry| flow::node(decoder, entry).map(|node| (entry.key.clone(), node)))
+        .collect();
+    let names = flow::Names { ports: &port_names, plugins: &plugin_names, nodes: &nodes };
+    let entries = named(decoder, root, "flows");
+    at_most(decoder, root, "flows", entries.len(), FLOWS_MAX);
+    let mut flows: Vec<Flow> =
+        entries.iter().filter_map(|entry| flow::flow(decoder, entry, &names)).collect();
+    flows.sort_by(|a, b| a.name.cmp(&b.name));
+    let flow_names: BTreeSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+    let names = filter::Names { ports: &port_names, plugins: &plugin_names, flows: &flow_names };
     let filters = elements(decoder, root, "filters").into_iter();
-    let filters = filters.filter_map(|item| filter(decoder, item, &plugins)).collect();
+    let filters = filters.filter_map(|item| filter::filter(decoder, item, &names)).collect();
+    let policies = elements(decoder, root, "policies");
+    at_most(decoder, root, "policies", policies.len(), POLICIES_MAX);
+    let policies = policies.into_iter();
+    let policies =
+        policies.filter_map(|item| flow::policy(decoder, item, &port_names, &tables)).collect();
     Config {
         ports,
         routes,
@@ -226,6 +264,18 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         filters,
         rules: values.given("rules"),
         plugins,
+        remotes,
+        flows,
+        nodes,
+        policies,
+        tables,
+    }
+}
+
+fn at_most(decoder: &mut Decoder<'_>, root: &Item, what: &str, count: usize, most: usize) {
+    if count > most {
+        let fault = Fault::new(format!("{count} {what}"), format!("a router has at most {most}"));
+        decoder.report(&place(root, what), what, fault);
     }
 }
 
@@ -262,27 +312,41 @@ fn place(table: &Item, key: &str) -> Mark {
     table.get(key).map_or(&table.mark, |item| &item.mark).clone()
 }
 
-fn port(
-    decoder: &mut Decoder<'_>,
-    entry: &Entry,
-    plugins: &BTreeMap<String, Setting>,
-) -> Option<Port> {
-    let key = join("ports", &entry.key);
-    let shape = Shape { what: "a port", params: PORT, kind: None, besides: &["plugins"] };
-    let (_, values) = decoder.table(&shape, &entry.item, &key);
-    let mut passes = Vec::new();
-    if let Some(item) = entry.item.get("plugins") {
-        for part in item.items() {
-            match &part.content {
-                Content::Text(name) if plugins.contains_key(name) => passes.push(name.clone()),
-                Content::Text(name) => unknown_plugin(decoder, &part.mark, &key, name, plugins),
-                _ => {
-                    let fault = Fault::new("not a name", "write plugins = [\"NAME\"]");
-                    decoder.report(&part.mark, &join(&key, "plugins"), fault);
-                }
-            }
+/// The texts of a list, each with its place.
+fn texts(decoder: &mut Decoder<'_>, table: &Item, key: &str, list: &str) -> Vec<(String, Mark)> {
+    let Some(item) = table.get(list) else { return Vec::new() };
+    if !item.is_list() {
+        let fault = Fault::new("not a list", format!("write {list} = [\"NAME\"]"));
+        decoder.report(&item.mark, &join(key, list), fault);
+    }
+    let mut all = Vec::new();
+    for part in item.items() {
+        if let Content::Text(name) = &part.content {
+            all.push((name.clone(), part.mark.clone()));
+        } else {
+            let fault = Fault::new("not a name", format!("write {list} = [\"NAME\"]"));
+            decoder.report(&part.mark, &join(key, list), fault);
         }
     }
+    all
+}
+
+fn port(decoder: &mut Decoder<'_>, entry: &Entry, plugins: &BTreeSet<String>) -> Option<Port> {
+    let key = join("ports", &entry.key);
+    let besides = ["plugins", "departing"];
+    let shape = Shape { what: "a port", params: PORT, kind: None, besides: &besides };
+    let (_, values) = decoder.table(&shape, &entry.item, &key);
+    let mut passed = |list: &str| {
+        let mut passes = Vec::new();
+        for (name, mark) in texts(decoder, &entry.item, &key, list) {
+            if !plugins.contains(&name) {
+                unknown_plugin(decoder, &mark, &join(&key, list), &name, plugins);
+            }
+            passes.push(name);
+        }
+        passes
+    };
+    let (plugins, departing) = (passed("plugins"), passed("departing"));
     Some(Port {
         name: entry.key.clone(),
         interface: values.given("interface")?,
@@ -290,7 +354,9 @@ fn port(
         framing: values.given("framing").unwrap_or(FRAMING),
         queue: values.given("queue"),
         flows: values.given::<u64>("flows").unwrap_or(1024) as u32,
-        plugins: passes,
+        plugins,
+        departing,
+        reservable: values.get("reservable"),
     })
 }
 
@@ -298,20 +364,37 @@ fn rate(values: &Values) -> Option<Rate> {
     values.given("rate")
 }
 
+/// Names for a message.
+fn listed(names: &BTreeSet<String>) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+/// Reports a name of something that is not there.
+fn unknown(
+    decoder: &mut Decoder<'_>,
+    mark: &Mark,
+    key: &str,
+    (what, name): (&str, &str),
+    known: &[&str],
+) {
+    let right = match (known.is_empty(), what) {
+        (true, "table") => "add [[routes]] with this table".to_owned(),
+        (true, _) => format!("add [{what}s.{name}]"),
+        (false, _) => format!("the {what}s are {}", known.join(", ")),
+    };
+    let found = format!("there is no {what} `{name}`");
+    let fault = Fault::unknown(found, right, name, known.iter().copied());
+    decoder.report(mark, key, fault);
+}
+
 fn unknown_plugin(
     decoder: &mut Decoder<'_>,
     mark: &Mark,
     key: &str,
     name: &str,
-    plugins: &BTreeMap<String, Setting>,
+    plugins: &BTreeSet<String>,
 ) {
-    let known: Vec<&str> = plugins.keys().map(String::as_str).collect();
-    let right = match known.is_empty() {
-        true => format!("add [plugins.{name}]"),
-        false => format!("the plugins are {}", known.join(", ")),
-    };
-    let fault = Fault::unknown(format!("there is no plugin `{name}`"), right, name, known);
-    decoder.report(mark, key, fault);
+    unknown(decoder, mark, key, ("plugin", name), &listed(plugins));
 }
 
 /// `192.0.2.0/24` as address and length.
@@ -335,58 +418,78 @@ fn route(decoder: &mut Decoder<'_>, item: &Item) -> Option<Route> {
         None => None,
         Some(text) => Some(parsed(decoder, item, "via", &text, "an address: 10.2.0.9")?),
     };
-    Some(Route { prefix, len, via })
+    Some(Route { prefix, len, via, table: values.given("table") })
 }
 
-fn filter(
-    decoder: &mut Decoder<'_>,
-    item: &Item,
-    plugins: &BTreeMap<String, Setting>,
-) -> Option<Filter> {
-    let shape = Shape { what: "a filter", params: FILTER, kind: None, besides: &[] };
-    let (_, values) = decoder.table(&shape, item, "filters");
-    let text: String = values.given("match")?;
-    let filter = match lastmeter_net::classify::text::parse(&text) {
-        Ok(found) if found.len() == 1 => found.into_iter().next()?,
-        Ok(_) => {
-            let fault = Fault::new("not one filter", FILTER_EXAMPLE);
-            decoder.report(&place(item, "match"), "filters.match", fault);
-            return None;
-        }
-        Err(error) => {
-            let fault = Fault::new(error.reason, FILTER_EXAMPLE);
-            decoder.report(&place(item, "match"), "filters.match", fault);
-            return None;
-        }
-    };
-    let action = match values.given::<String>("plugin") {
-        Some(name) if plugins.contains_key(&name) => Action::Plugin(name),
-        Some(name) => {
-            unknown_plugin(decoder, &place(item, "plugin"), "filters.plugin", &name, plugins);
-            return None;
-        }
-        None if values.get::<String>("action") == "deny" => Action::Deny,
-        None => Action::Permit,
-    };
-    Some(Filter { filter, action })
-}
-
-const FILTER_EXAMPLE: &str = "write match = \"@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\": \
-     source, destination, source ports, destination ports, protocol";
-
-fn plugin(decoder: &mut Decoder<'_>, entry: &Entry) -> Option<Setting> {
+fn plugin(decoder: &mut Decoder<'_>, entry: &Entry) -> Option<(Setting, Option<Remote>)> {
     let key = join("plugins", &entry.key);
     let shape = Shape { what: "a plugin", params: PLUGIN, kind: None, besides: &[] };
     let (_, values) = decoder.table(&shape, &entry.item, &key);
-    let module: Option<String> = values.given("module");
+    let mut module: Option<String> = values.given("module");
     let expression: Option<String> = values.given("expression");
-    if module.is_some() == expression.is_some() {
-        let fault = Fault::new("a plugin is a module or an expression", "give one of the two");
-        decoder.report(&entry.mark, &key, fault);
+    let server: Option<String> = values.given("server");
+    let sources = [&module, &expression, &server].iter().filter(|source| source.is_some()).count();
+    if sources != 1 {
+        let found = "a plugin is a module, an expression, or from a code server";
+        decoder.report(&entry.mark, &key, Fault::new(found, "give one of the three"));
         return None;
     }
+    let remote = match server {
+        None => None,
+        Some(server) => Some(remote(decoder, entry, &values, server)?),
+    };
+    if remote.is_some() {
+        module = Some(cached(&entry.key));
+    }
     let (name, fail) = (Some(entry.key.clone()), Some(values.get("fail")));
-    Some(Setting { name, module, expression, config: values.get("config"), fail })
+    let setting = Setting { name, module, expression, config: values.get("config"), fail };
+    Some((setting, remote))
+}
+
+/// Where a module from a code server is kept, in the folder of a router's sockets.
+pub fn cached(plugin: &str) -> String {
+    format!("modules/{plugin}.wasm")
+}
+
+fn remote(
+    decoder: &mut Decoder<'_>,
+    entry: &Entry,
+    values: &Values,
+    server: String,
+) -> Option<Remote> {
+    let key = join("plugins", &entry.key);
+    let mut wrong = |at: &str, found: String, right: &str| {
+        let mark = if at.is_empty() { entry.mark.clone() } else { place(&entry.item, at) };
+        let key = if at.is_empty() { key.clone() } else { join(&key, at) };
+        decoder.report(&mark, &key, Fault::new(found, right));
+        None
+    };
+    if !server.starts_with("http://") && !server.starts_with("https://") {
+        return wrong("server", format!("found {server:?}"), "write http://HOST:PORT");
+    }
+    // The name of its file.
+    if !is_name(&entry.key) {
+        let found = format!("{:?} from a code server", entry.key);
+        return wrong("", found, "call it by lower-case letters, digits and `-`");
+    }
+    let name = values.given::<String>("name").unwrap_or_else(|| entry.key.clone());
+    if !is_name(&name) {
+        return wrong(
+            "name",
+            format!("found {name:?}"),
+            "write lower-case letters, digits and `-`",
+        );
+    }
+    let version: Option<String> = values.given("version");
+    if version.as_deref().is_some_and(|text| Version::parse(text).is_none()) {
+        let found = format!("found {:?}", version.unwrap_or_default());
+        return wrong("version", found, "write a version: 1.2.0");
+    }
+    let Some(keys) = values.given::<String>("keys") else {
+        let found = "nobody's signature is trusted".to_owned();
+        return wrong("", found, "add keys = \"FOLDER\", where the owners' public keys are");
+    };
+    Some(Remote { server, name, version, keys })
 }
 
 #[cfg(test)]
@@ -424,9 +527,51 @@ mod tests {
         let open = parse(&format!("fpm = '0.0.0.0:2620'\n{TWO}")).expect_err("open to all");
         assert!(open.contains("no authentication") && open.contains("1:7"), "{open}");
         let told = wrong("[plugins.x]\nconfig = 'a'");
-        assert!(told.contains("a module or an expression"), "{told}");
+        assert!(told.contains("a module, an expression"), "{told}");
         assert!(parse("").expect_err("no ports").contains("has 0"));
         assert!(wrong("queue = { qsdr = {} }").contains("qsdrr"));
+    }
+
+    #[test]
+    fn mistakes_in_flows_and_policies_are_told_at_their_lines() {
+        let wrong = |text: &str| parse(&format!("{TWO}{text}")).expect_err("a mistake");
+        let all = "match = '@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00'";
+        for (text, told) in [
+            (format!("[flows.a]\n{all}\nfrom = 'wset'"), "7:8: flows.a.from: there is no port"),
+            (format!("[flows.a]\n{all}\nfunctions = ['x']"), "7:14: flows.a.functions"),
+            (format!("[flows.a]\n{all}\nroute = ['b']"), "there is no node `b`"),
+            (format!("[flows.a]\n{all}\nrate = 5"), "7:8: flows.a.rate"),
+            ("[flows.a]\nrate = '1 Mbit/s'".to_owned(), "lacks `match`"),
+            ("[[filters]]\nprefix = '10.0.0.0/8 1.1.1.1'".to_owned(), "6:10: filters.prefix"),
+            (format!("[[filters]]\n{all}\nflow = 'b'"), "7:8: filters.flow: there is no flow"),
+            ("[[policies]]\nfrom = '10.0.0.0/8'".to_owned(), "either `via` or `table`"),
+            ("[[policies]]\ntable = 'x'".to_owned(), "6:9: policies.table"),
+            ("[[policies]]\ndscp = 64\nvia = '10.0.0.1'".to_owned(), "6:8: policies.dscp"),
+            ("[nodes.b]\naddress = 'x'".to_owned(), "6:11"),
+            ("[plugins.x]\nserver = 'ftp://y'".to_owned(), "6:10: plugins.x.server"),
+            ("[plugins.x]\nserver = 'http://y'".to_owned(), "nobody's signature"),
+        ] {
+            let found = wrong(&text);
+            assert!(found.contains(told), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_flow_has_what_its_file_says() {
+        let text = format!(
+            "[flows.film]\nmatch = '@10.1.0.1/32 10.2.0.2/32 0 : 65535 80 : 80 0x11/0xFF'\n\
+             from = 'west'\nrate = '2 Mbit/s'\nroute = ['b', 'c']\nttl = '30 s'\n\
+             [nodes]\nb = {{ address = '10.2.0.9' }}\nc = {{ address = '10.3.0.9' }}\n\
+             [[routes]]\nprefix = '0.0.0.0/0'\nvia = '10.2.0.9'\ntable = 'other'\n\
+             [[policies]]\nfrom = '10.1.0.0/16'\ndscp = 46\ntable = 'other'\n{TWO}"
+        );
+        let config = parse(&text).expect("a router");
+        let flow = &config.flows[0];
+        assert_eq!((flow.from, flow.rate), (Some(1), Some(Rate::from_mbit(2))));
+        assert_eq!((flow.burst, flow.queue, flow.route.len()), (Bytes(15_000), 256, 2));
+        let policy = &config.policies[0];
+        assert_eq!((policy.dscp, policy.to), (Some(46), PolicyTo::Table(0)));
+        assert_eq!(config.routes[0].table.as_deref(), Some("other"));
     }
 
     #[test]

@@ -1,26 +1,33 @@
-//! The control processor, which no packet passes. It boots the port processor, follows FRR and the kernel, and takes
-//! commands through a Unix socket. Restarted after a crash, it finds the port processor forwarding, sends it all
+//! The control processor, which no packet passes. It boots the port processor, follows FRR and the kernel, admits
+//! flows, and takes commands through a Unix socket. Restarted after a crash, it finds the port processor forwarding, sends it all
 //! routes again, and sweeps stale ones.
 //!
 //! ```text
-//! configuration --> port processor found or started --> routes --> ready     stages of a ledger (D-23 to D-26)
+//! configuration --> discovery --> plugins fetched --> port processor found or started --> routes --> flows --> ready
+//!                                                                             stages of a ledger (D-23 to D-26)
 //! ```
 //!
 //! Rows: D-05, D-24, D-27, D-37, D-40.
 
+mod discovery;
+mod flows;
+pub mod functions;
+mod routes;
+
+use crate::admission::Admission;
 use crate::config::Config;
 use crate::link::{Link, Start, connect};
-use crate::message::Command;
-use crate::port_processor::hop::Next;
+use crate::message::{Bound, Command};
 use crate::port_processor::tables::Network;
-use crate::rib::{Rib, Source, To};
+use crate::rib::{Rib, Source};
+use functions::{Fetched, Functions};
+use lastmeter_base::Rate;
 use lastmeter_lab::library::Library;
 use lastmeter_live::dataplane::routing::{Follow, Watch, links_and_addresses};
-use lastmeter_live::files;
-use lastmeter_wire::netlink::{self, Address, Gateway, Message, Route, masked};
-use lastmeter_wire::routes::Routes;
+use lastmeter_wire::netlink::{self, Address, Message, masked};
+use routes::{own_routes, port_of, to};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -34,13 +41,25 @@ pub const QUIET: Duration = Duration::from_secs(10);
 pub const CONNECTS: Duration = Duration::from_secs(120);
 /// Limit on prefixes.
 pub const PREFIXES_MAX: usize = 8 << 20;
-/// Limit on the size of a file of routes.
-const TABLE_LEN_MAX: usize = 512 << 20;
 /// Limit on the configurations kept for rollback.
 const HISTORY_MAX: usize = 100;
 
+/// How often flows are looked at whose route may have changed.
+const LOOKS: Duration = Duration::from_secs(1);
+
 /// A stage of booting, and how long it took.
 pub type Boot = Vec<(&'static str, f64)>;
+
+/// What a port's interface says of itself.
+#[derive(Clone, Debug)]
+struct Found {
+    /// The kernel's number of it.
+    index: u32,
+    mac: Option<[u8; 6]>,
+    mtu: u32,
+    /// Its line rate, if it tells.
+    line: Option<Rate>,
+}
 
 struct State {
     config: Config,
@@ -58,6 +77,19 @@ struct State {
     sweep_at: Option<Instant>,
     fpm_messages: u64,
     started: u32,
+    /// What the ports' interfaces say of themselves.
+    found: Vec<Found>,
+    /// What is reserved of each port.
+    admission: Admission,
+    /// What the port processor was told about flows, filters and policies, and the hops that stay for it.
+    bound: Bound,
+    hops: Vec<u32>,
+    /// Flows without what they asked for, and why.
+    refused: BTreeMap<String, String>,
+    /// Until when flows stay that are not refreshed.
+    until: BTreeMap<String, Instant>,
+    /// Modules from code servers, by plugin.
+    fetched: BTreeMap<String, Fetched>,
 }
 
 /// A running control processor.
@@ -67,12 +99,15 @@ pub struct Control {
     folder: PathBuf,
     run: PathBuf,
     library: Arc<dyn Library + Send + Sync>,
+    functions: Box<dyn Functions>,
+    /// Changes are made one after another.
+    changing: Mutex<()>,
     end: AtomicBool,
 }
 
 impl Control {
     /// Boots: reads `file`, finds or starts the port processor, and sends it the state. `run` is the folder of its
-    /// sockets and logs.
+    /// sockets and logs; `functions` fetches plugins that are on code servers.
     ///
     /// # Errors
     /// Errors in the file, or if the port processor cannot be started.
@@ -80,6 +115,7 @@ impl Control {
         file: &Path,
         run: &Path,
         library: Arc<dyn Library + Send + Sync>,
+        functions: Box<dyn Functions>,
         start: &Start,
     ) -> Result<Arc<Control>, String> {
         let began = Instant::now();
@@ -99,12 +135,15 @@ impl Control {
         let found = links_and_addresses().map_err(|error| format!("the kernel's links: {error}"));
         let (links, addresses) = found?;
         let mut ports = HashMap::new();
+        let mut found = Vec::new();
         for (number, port) in config.ports.iter().enumerate() {
             let link = links.iter().find(|link| link.name == port.interface);
             let link = link.ok_or_else(|| {
                 format!("ports.{}: interface {:?} is not there", port.name, port.interface)
             })?;
             ports.insert(link.interface, number as u16);
+            let (index, line) = (link.interface, line_rate(&port.interface));
+            found.push(Found { index, mac: link.mac, mtu: link.mtu, line });
         }
         let of_port = |address: &Address| {
             let network = (masked(address.address, address.len), address.len);
@@ -112,6 +151,11 @@ impl Control {
         };
         let attached: Vec<(Network, u16)> = addresses.iter().filter_map(of_port).collect();
         lap(&mut boot, "discovery");
+        let mut fetched = BTreeMap::new();
+        functions::fetch(&*functions, &config, &folder, run, &mut fetched)?;
+        if !fetched.is_empty() {
+            lap(&mut boot, "plugins");
+        }
         let adopted = Link::open(&run.join("data.sock")).is_ok();
         let link = connect(run, start)?;
         lap(&mut boot, "port processor");
@@ -133,19 +177,25 @@ impl Control {
                 fpm_messages: 0,
                 started: u32::from(!adopted),
                 text: text.clone(),
+                found,
+                admission: Admission::default(),
+                bound: Bound::default(),
+                hops: Vec::new(),
+                refused: BTreeMap::new(),
+                until: BTreeMap::new(),
+                fetched,
             }),
             file: file.to_owned(),
             folder,
             run: run.to_owned(),
             library,
+            functions,
+            changing: Mutex::new(()),
             end: AtomicBool::new(false),
         });
         {
             let mut state = control.lock();
             let mut all = vec![Command::Begin];
-            if adopted {
-                all.push(Command::Configure(text));
-            }
             all.extend(commands);
             let waits = adopted && (state.config.fpm.is_some() || state.config.kernel_routes);
             if !waits {
@@ -154,6 +204,17 @@ impl Control {
             let link = state.link.as_mut().ok_or("no port processor")?;
             link.order(&all)?;
             lap(&mut boot, "tables");
+            // What flows ask for may depend on routes that FRR has not told yet: they are looked at again.
+            let mut commands = Vec::new();
+            let config = state.config.clone();
+            let resolved = state.resolve(&config, flows::Strict::No, &mut commands)?;
+            if adopted || !resolved.bound.is_empty() {
+                let bound = resolved.bound.clone();
+                commands.push(Command::Configure { text, bound });
+                state.link.as_mut().ok_or("no port processor")?.order(&commands)?;
+            }
+            state.keep(resolved);
+            lap(&mut boot, "flows");
             state.boot = boot;
             let patience = if state.config.fpm.is_some() { CONNECTS } else { QUIET };
             state.sweep_at = waits.then(|| Instant::now() + patience);
@@ -315,8 +376,14 @@ impl Control {
 
     /// Supervises the port processor and stale routes until asked to stop. `start` restarts the port processor.
     pub fn supervise(&self, start: &Start) {
+        let mut looked = Instant::now();
         while !self.ended() {
             std::thread::sleep(Duration::from_millis(100));
+            self.expire();
+            if looked.elapsed() >= LOOKS {
+                looked = Instant::now();
+                self.look_again();
+            }
             let mut state = self.lock();
             if state.sweep_at.is_some_and(|at| Instant::now() >= at) {
                 state.sweep_at = None;
@@ -342,16 +409,18 @@ impl Control {
                 }
                 state.link = started.ok();
                 state.started += 1;
-                let mut all = vec![Command::Begin, Command::Configure(state.text.clone())];
+                let mut all = vec![Command::Begin];
                 state.rib.all(&mut all);
-                all.push(Command::Finish);
+                let (text, bound) = (state.text.clone(), state.bound.clone());
+                all.extend([Command::Finish, Command::Configure { text, bound }]);
                 state.tell(&all);
             }
         }
     }
 
     /// Answers a query or executes a command: `{"show": WHAT}`, `{"set": KEY, "to": VALUE}`, `{"get": KEY}`,
-    /// `{"reload": true}`, `{"rollback": N}`, `{"end": true}`.
+    /// `{"reload": true}`, `{"rollback": N}`, `{"reserve": NAME, "flow": {...}}`, `{"refresh": NAME}`,
+    /// `{"release": NAME}`, `{"end": true}`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -370,19 +439,22 @@ impl Control {
         }
         if let Some(key) = question["set"].as_str() {
             let to = question["to"].as_str().ok_or("give the value as text in `to`")?;
+            let _changing = self.alone();
             let text = self.changed(key, to)?;
-            self.configure(text)?;
+            self.configure(text, flows::Strict::Admission)?;
             self.audit("set", &json!({ "key": key, "to": to }));
             return Ok(json!({ "set": key }));
         }
         if question["reload"] == json!(true) {
             let text = std::fs::read_to_string(&self.file)
                 .map_err(|error| format!("{}: {error}", self.file.display()))?;
-            self.configure(text)?;
+            let _changing = self.alone();
+            self.configure(text, flows::Strict::Admission)?;
             self.audit("reload", &json!(self.file.display().to_string()));
             return Ok(json!({ "reloaded": self.file.display().to_string() }));
         }
         if let Some(steps) = question["rollback"].as_u64() {
+            let _changing = self.alone();
             let (at, text) = {
                 let state = self.lock();
                 let at = state.history.len().checked_sub(steps.max(1) as usize);
@@ -390,17 +462,21 @@ impl Control {
                     at.ok_or(format!("only {} changes can be taken back", state.history.len()))?;
                 (at, state.history[at].clone())
             };
-            self.configure(text)?;
+            self.configure(text, flows::Strict::Admission)?;
             self.lock().history.truncate(at);
             self.audit("rollback", &json!(steps));
             return Ok(json!({ "rolled-back": steps }));
+        }
+        if let Some(answer) = self.answer_flows(question) {
+            return answer;
         }
         if question["end"] == json!(true) {
             self.audit("end", &json!(null));
             self.end(true);
             return Ok(json!({ "ended": true }));
         }
-        Err("ask with one of show, get, set, reload, rollback, end".to_owned())
+        Err("ask with one of show, get, set, reload, rollback, reserve, refresh, release, end"
+            .to_owned())
     }
 
     /// The running configuration with one value changed; `to` is TOML or plain text.
@@ -422,28 +498,54 @@ impl Control {
         toml::to_string(&table).map_err(|error| error.to_string())
     }
 
-    /// Applies a configuration, or changes nothing.
-    fn configure(&self, text: String) -> Result<(), String> {
+    /// Nobody else changes anything meanwhile.
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Applies a configuration, or changes nothing; returns how long each stage took.
+    fn configure(&self, text: String, strict: flows::Strict) -> Result<Vec<(String, f64)>, String> {
         let config = parse(Path::new("router.toml"), &text, &*self.library)?;
+        let mut fetched = self.lock().fetched.clone();
+        let functions = &*self.functions;
+        let mut took = functions::fetch(functions, &config, &self.folder, &self.run, &mut fetched)?;
         let mut state = self.lock();
         let routes = own_routes(&config, &self.folder, &state.attached)?;
-        let link = state.link.as_mut().ok_or("the port processor is being started")?;
-        link.order(&[Command::Configure(text.clone())])?;
+        let began = Instant::now();
+        let mut commands = Vec::new();
+        let resolved = state.resolve(&config, strict, &mut commands)?;
+        took.push(("admission".to_owned(), began.elapsed().as_secs_f64()));
+        let bound = resolved.bound.clone();
+        commands.push(Command::Configure { text: text.clone(), bound });
+        let link = state.link.as_mut().ok_or("the port processor is being started");
+        let ordered = link.map_err(ToOwned::to_owned).and_then(|link| {
+            link.order(&commands)?;
+            Ok(std::mem::take(&mut link.took))
+        });
+        match ordered {
+            Ok(stages) => took.extend(stages),
+            Err(why) => {
+                resolved.hops.iter().for_each(|hop| state.rib.release(*hop));
+                return Err(why);
+            }
+        }
         let mut commands = Vec::new();
         state.rib.begin(Source::File);
         for (network, to) in routes {
             state.rib.set(network, Source::File, Some((to, 0)), &mut commands);
         }
         state.rib.sweep(Source::File, &mut commands);
-        let link = state.link.as_mut().ok_or("the port processor is being started")?;
-        link.order(&commands)?;
         let old = std::mem::replace(&mut state.text, text);
         state.history.push(old);
         if state.history.len() > HISTORY_MAX {
             state.history.remove(0);
         }
-        state.config = config;
-        Ok(())
+        state.time(&config);
+        (state.config, state.fetched) = (config, fetched);
+        state.keep(resolved);
+        let link = state.link.as_mut().ok_or("the port processor is being started")?;
+        link.order(&commands)?;
+        Ok(took)
     }
 
     fn show(&self, what: &str) -> Result<Value, String> {
@@ -456,8 +558,14 @@ impl Control {
         if what == "configuration" {
             return Ok(json!(state.text));
         }
+        if what == "neighbours" {
+            return Ok(state.neighbours());
+        }
         let link = state.link.as_mut().ok_or("the port processor is being started")?;
         let mut shown = link.show(what)?;
+        if what == "flows" {
+            state.show_flows(&mut shown);
+        }
         if let Some(hop) = shown["hop"].as_u64() {
             let next = state.rib.describe(hop as u32).unwrap_or(&[]).to_vec();
             let ports = &state.config.ports;
@@ -497,67 +605,12 @@ impl State {
     }
 }
 
-fn port_of(attached: &[(Network, u16)], address: IpAddr) -> Option<u16> {
-    let holds = |(network, len): &Network| {
-        network.is_ipv4() == address.is_ipv4() && masked(address, *len) == *network
-    };
-    let of = attached.iter().filter(|(network, _)| holds(network));
-    of.max_by_key(|((_, len), _)| *len).map(|(_, port)| *port)
-}
-
-/// The target of a route of the kernel or FRR; `None` if not through our ports.
-fn to(state: &State, route: &Route) -> Option<To> {
-    match route.kind {
-        6 => return Some(To::Blackhole),
-        7 => return Some(To::Unreachable),
-        8 => return Some(To::Prohibited),
-        _ => {}
-    }
-    let next = |gateway: &Gateway| {
-        let port = match gateway.interface {
-            0 => state.port_of(gateway.address?)?,
-            interface => *state.ports.get(&interface)?,
-        };
-        Some(Next { port, address: gateway.address })
-    };
-    let next: Vec<Next> = route.gateways.iter().filter_map(next).collect();
-    (!next.is_empty()).then_some(To::Next(next))
-}
-
-/// Routes of the file and of its table.
-fn own_routes(
-    config: &Config,
-    folder: &Path,
-    attached: &[(Network, u16)],
-) -> Result<Vec<(Network, To)>, String> {
-    let reach = |via: IpAddr| {
-        let port = port_of(attached, via);
-        port.map(|port| Next { port, address: Some(via) })
-            .ok_or(format!("{via} is on no network to which a port is attached"))
-    };
-    let mut all = Vec::new();
-    for route in &config.routes {
-        let to = match route.via {
-            Some(via) => To::Next(vec![reach(via).map_err(|why| format!("routes.via: {why}"))?]),
-            None => To::Blackhole,
-        };
-        all.push(((route.prefix, route.len), to));
-    }
-    if let Some(file) = &config.table {
-        let place = |why: String| format!("{file}: {why}");
-        let bytes = files::read(&folder.join(file), TABLE_LEN_MAX)?;
-        let routes = Routes::parse(&bytes).map_err(|error| place(error.to_string()))?;
-        if routes.next_hops.is_empty() && !routes.routes.is_empty() {
-            return Err(place("next hops must be addresses of routers: 10.2.0.9".to_owned()));
-        }
-        let hops = routes.next_hops.iter().map(|via| Ok(To::Next(vec![reach(*via)?])));
-        let hops: Vec<To> = hops.collect::<Result<_, String>>().map_err(place)?;
-        for route in &routes.routes {
-            let network = (route.prefix.address(), route.prefix.len());
-            all.push((network, hops[route.next_hop as usize - 1].clone()));
-        }
-    }
-    Ok(all)
+/// The rate of an interface's line as its driver tells it.
+fn line_rate(interface: &str) -> Option<Rate> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
+    let mbit: u64 = text.trim().parse().ok()?;
+    const UNKNOWN: u64 = u32::MAX as u64;
+    (mbit > 0 && mbit < UNKNOWN).then(|| Rate::from_mbit(mbit))
 }
 
 fn parse(file: &Path, text: &str, library: &dyn Library) -> Result<Config, String> {
