@@ -322,6 +322,9 @@ fn a_flow_s_functions_come_from_a_code_server_or_it_is_refused_whole_d_47_d_48()
     while net.ping("-c 1 -s 1200 10.2.0.2").0 {
         assert!(began.elapsed() < Duration::from_secs(10), "its function is gone");
     }
+    assert!(
+        said(&net.router("show", &["metrics"]), 0).contains("{flow=\"mice\",count=\"packets\"}")
+    );
     said(&net.router("release", &["mice"]), 0);
     net.pings("-c 1 -s 1200 10.2.0.2");
     assert_eq!(net.json("plugins")["plugins"], Value::Array(Vec::new()), "it went with the flow");

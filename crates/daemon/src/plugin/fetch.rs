@@ -19,7 +19,7 @@ use lastmeter_plugin::host::{Hash, Limits, MODULE_LEN_MAX};
 use lastmeter_plugin::index::{self, INDEX_LEN_MAX, Index, Version, is_name};
 use lastmeter_plugin::instance::{Fail, Instance};
 use lastmeter_plugin::request::{Answers, Body, Policy, Rect, Request};
-use lastmeter_plugin::trust::{Admitted, Line, TEXT_LEN_MAX};
+use lastmeter_plugin::trust::{Admitted, Line, TEXT_LEN_MAX, claimed};
 use lastmeter_router::control::functions::Module;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ fn verified(
     keys: &mut Keys,
     line: &mut Line,
     clock: &mut Clock,
-) -> Result<(Vec<u8>, Admitted), String> {
+) -> Result<(Vec<u8>, String, Admitted), String> {
     let Wanted { name, patience, .. } = *wanted;
     if !is_name(name) {
         return Err(format!("{name:?} is no name: lower-case letters, digits and `-`"));
@@ -169,7 +169,7 @@ fn verified(
     let admitted = keys.trust.admit(name, version, &module, &signature, wanted.rollback)?;
     line.key = Some(admitted.key.to_string());
     clock.lap("verify", "cpu");
-    Ok((module, admitted))
+    Ok((module, signature, admitted))
 }
 
 /// A line of the audit log about a module that is to be loaded.
@@ -191,21 +191,56 @@ fn loads(name: &str, version: Option<&str>) -> Line {
 /// # Errors
 /// Why it is refused.
 pub(crate) fn fetch_for(wanted: &Wanted<'_>, folder: &std::path::Path) -> Result<Module, String> {
-    let said = |Complaint(words): Complaint| words;
-    let mut keys = Keys::read(folder).map_err(said)?;
+    let mut keys = Keys::read(folder).map_err(|Complaint(words)| words)?;
     let mut line = loads(wanted.name, wanted.version);
     let mut clock = Clock { stages: Vec::new(), last: Instant::now() };
-    match verified(wanted, &mut keys, &mut line, &mut clock) {
-        Ok((code, admitted)) => {
-            let (version, owner) = (line.version.clone(), admitted.owner);
-            keys.audit(line).map_err(said)?;
+    let verified = verified(wanted, &mut keys, &mut line, &mut clock);
+    loaded(keys, line, &clock, verified)
+}
+
+/// As [`fetch_for`] for a module that was fetched before.
+///
+/// # Errors
+/// Why it is refused.
+pub(crate) fn verify_for(
+    wanted: &Wanted<'_>,
+    folder: &std::path::Path,
+    code: Vec<u8>,
+    signature: String,
+) -> Result<Module, String> {
+    let mut keys = Keys::read(folder).map_err(|Complaint(words)| words)?;
+    let mut line = loads(wanted.name, wanted.version);
+    let mut clock = Clock { stages: Vec::new(), last: Instant::now() };
+    let claimed = claimed(&signature).map(|(_, version)| version);
+    let version = wanted.version.and_then(Version::parse).or(claimed);
+    let admitted = version.ok_or("the signature names no version".to_owned()).and_then(|version| {
+        line.version = version.to_string();
+        line.hash = Some(Hash::of(&code).to_string());
+        keys.trust.admit(wanted.name, version, &code, &signature, wanted.rollback)
+    });
+    clock.lap("verify", "cpu");
+    loaded(keys, line, &clock, admitted.map(|admitted| (code, signature, admitted)))
+}
+
+/// Writes into the audit log what became of a module.
+fn loaded(
+    keys: Keys,
+    line: Line,
+    clock: &Clock,
+    verified: Result<(Vec<u8>, String, Admitted), String>,
+) -> Result<Module, String> {
+    let said = |Complaint(words): Complaint| words;
+    match verified {
+        Ok((code, signature, Admitted { owner, key, .. })) => {
+            let version = line.version.clone();
+            keys.audit(Line { key: Some(key.to_string()), ..line }).map_err(said)?;
             keys.save().map_err(said)?;
             let stages = clock.stages.iter().map(|(stage, _, s)| (*stage, (s * 1e9) as u64));
-            Ok(Module { code, version, owner, stages: stages.collect() })
+            Ok(Module { code, signature, version, owner, stages: stages.collect() })
         }
         Err(why) => {
-            keys.audit(Line { event: "refuse".to_owned(), why: why.clone(), ..line })
-                .map_err(said)?;
+            let event = "refuse".to_owned();
+            keys.audit(Line { event, why: why.clone(), ..line }).map_err(said)?;
             Err(why)
         }
     }
@@ -223,7 +258,7 @@ fn admitted(arguments: &Fetch, keys: &mut Keys, line: &mut Line) -> Result<Repor
         rollback: arguments.rollback,
         patience: Duration::from_secs(arguments.patience),
     };
-    let (module, admitted) = verified(&wanted, keys, line, &mut clock)?;
+    let (module, _, admitted) = verified(&wanted, keys, line, &mut clock)?;
     // The pool of instances is there before a device fetches anything.
     let sandbox = Ticking::new(Limits { instances: 4, ..Limits::default() })
         .map_err(|Complaint(words)| words)?;

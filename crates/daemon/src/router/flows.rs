@@ -2,7 +2,7 @@
 
 use super::File;
 use super::show::each;
-use crate::plugin::fetch::{Wanted, fetch_for};
+use crate::plugin::fetch::{Wanted, fetch_for, verify_for};
 use crate::{Complaint, Report};
 use lastmeter_base::Rate;
 use lastmeter_router::config::Remote;
@@ -18,14 +18,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Code servers, reached through HTTP.
 pub(super) struct Server;
 
+fn asked(wanted: &Remote) -> Wanted<'_> {
+    let Remote { server, name, version, .. } = wanted;
+    let version = version.as_deref();
+    // Whoever names a version wants that one, whatever ran before.
+    Wanted { server, name, version, rollback: version.is_some(), patience: PATIENCE }
+}
+
 impl Functions for Server {
     fn fetch(&self, wanted: &Remote, folder: &Path) -> Result<Module, String> {
-        let Remote { server, name, version, keys } = wanted;
-        let version = version.as_deref();
-        // Whoever names a version wants that one, whatever ran before.
-        let rollback = version.is_some();
-        let asked = Wanted { server, name, version, rollback, patience: PATIENCE };
-        fetch_for(&asked, &folder.join(keys))
+        fetch_for(&asked(wanted), &folder.join(&wanted.keys))
+    }
+    fn verify(
+        &self,
+        wanted: &Remote,
+        folder: &Path,
+        code: Vec<u8>,
+        signature: String,
+    ) -> Result<Module, String> {
+        verify_for(&asked(wanted), &folder.join(&wanted.keys), code, signature)
     }
 }
 

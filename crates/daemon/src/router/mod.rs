@@ -26,7 +26,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Say whether a router's file is right, and if not, what is wrong in which line
     Check(File),
-    /// Show a running router: ports, routes, flows, neighbours, plugins, ledger, boot, metrics, configuration, `route ADDRESS`
+    /// Show a running router: ports, routes, flows, neighbours, plugins, ledger, boot, metrics, configuration,
+    /// `route ADDRESS`
     Show(Show),
     /// Show what passes, each second, until interrupted
     Watch(File),

@@ -44,8 +44,8 @@ pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
         what if what.starts_with("route ") => format!("{shown:#}\n"),
         other => {
             return Err(Complaint(format!(
-                "{other:?} cannot be shown: ports, routes, route ADDRESS, flows, neighbours, plugins, \
-                 ledger, boot, metrics, configuration"
+                "{other:?} cannot be shown: ports, routes, route ADDRESS, flows, neighbours, \
+                 plugins, ledger, boot, metrics, configuration"
             )));
         }
     })
@@ -124,8 +124,8 @@ fn neighbours(shown: &Value) -> String {
     for port in each(shown, "ports") {
         let word = |key: &str| port[key].as_str().unwrap_or("?").to_owned();
         let line = port["line"].as_u64().filter(|line| *line > 0);
-        let line =
-            line.map_or("of unknown rate".to_owned(), |line| Rate::from_bits(line).to_string());
+        let line = line.map(|line| Rate::from_bits(line).to_string());
+        let line = line.unwrap_or_else(|| "of unknown rate".to_owned());
         let (name, interface, mac) = (word("port"), word("interface"), word("mac"));
         let _ = writeln!(text, "{name:12} {interface}, {mac}, {} B, line {line}", port["mtu"]);
         for neighbour in each(port, "neighbours") {
@@ -171,6 +171,23 @@ fn metrics(shown: &Value) -> String {
     for port in each(shown, "ports") {
         let name = port["name"].as_str().unwrap_or("?");
         let _ = writeln!(text, "lastmeter_router_waiting{{port=\"{name}\"}} {}", port["waiting"]);
+    }
+    let _ = writeln!(text, "# TYPE lastmeter_router_flow_packets counter");
+    for flow in each(shown, "flows") {
+        let name = flow["name"].as_str().unwrap_or("?");
+        for (count, value) in [
+            ("packets", &flow["packets"]),
+            ("within", &flow["reserved"]["within"]),
+            ("beyond", &flow["reserved"]["beyond"]),
+            ("dropped", &flow["reserved"]["dropped"]),
+        ] {
+            if let Some(value) = value.as_u64() {
+                let _ = writeln!(
+                    text,
+                    "lastmeter_router_flow_packets{{flow=\"{name}\",count=\"{count}\"}} {value}"
+                );
+            }
+        }
     }
     let _ = writeln!(text, "# TYPE lastmeter_router_routes gauge");
     for family in ["v4", "v6"] {

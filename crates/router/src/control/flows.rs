@@ -371,7 +371,8 @@ impl Control {
             let all = table.entry(list).or_insert(toml::Value::Table(toml::Table::new()));
             all.as_table_mut().map(|all| all.insert(name.to_owned(), value))
         };
-        if add("flows", name, flow.clone()).flatten().is_some_and(|old| old == flow) {
+        let old = add("flows", name, flow.clone()).flatten();
+        if old.as_ref() == Some(&flow) {
             drop(changing);
             return self.refresh(name);
         }
@@ -401,7 +402,7 @@ impl Control {
             }
             Some(Err(why)) => {
                 let _changing = self.alone();
-                self.withdraw(name)?;
+                self.withdraw(name, old)?;
                 let shown = json!({ "flow": name, "why": why });
                 self.audit("reserve refused", &shown);
                 return Err(format!("{why}; what this router had granted was taken back"));
@@ -483,9 +484,18 @@ impl Control {
         toml::to_string(&table).map_err(|error| error.to_string())
     }
 
-    /// Takes back the change that was just made, as if it had not been asked for.
-    fn withdraw(&self, name: &str) -> Result<(), String> {
-        let text = self.without(&[name])?;
+    /// Takes back the reservation that was just made, as if it had not been asked for: the flow is what it was before.
+    fn withdraw(&self, name: &str, before: Option<toml::Value>) -> Result<(), String> {
+        let text = match before {
+            None => self.without(&[name])?,
+            Some(flow) => {
+                let mut table: toml::Table =
+                    self.lock().text.parse().map_err(|error| format!("{error}"))?;
+                let flows = table.get_mut("flows").and_then(toml::Value::as_table_mut);
+                flows.ok_or("there are no flows")?.insert(name.to_owned(), flow);
+                toml::to_string(&table).map_err(|error| error.to_string())?
+            }
+        };
         self.configure(text, Strict::No)?;
         let mut state = self.lock();
         let len = state.history.len().saturating_sub(2);

@@ -6,9 +6,13 @@
 //!
 //! How a server is reached and whose keys count is for whoever starts the router ([`Functions`]). A module is fetched
 //! when its entry is new or has changed; a port processor that is started again finds it in the folder of sockets,
-//! which only the router's owner can write to.
+//! which only the router's owner can write to. A control processor that is started again while the server is gone
+//! verifies the module that it has, with its signature.
 
 use crate::config::{Config, Remote, cached};
+use lastmeter_live::files;
+use lastmeter_plugin::host::MODULE_LEN_MAX;
+use lastmeter_plugin::trust::TEXT_LEN_MAX;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -20,6 +24,17 @@ pub trait Functions: Send + Sync {
     /// # Errors
     /// Why it is refused.
     fn fetch(&self, wanted: &Remote, folder: &Path) -> Result<Module, String>;
+    /// Verifies a module that was fetched before.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn verify(
+        &self,
+        wanted: &Remote,
+        folder: &Path,
+        code: Vec<u8>,
+        signature: String,
+    ) -> Result<Module, String>;
 }
 
 /// A module that may run.
@@ -27,6 +42,8 @@ pub trait Functions: Send + Sync {
 pub struct Module {
     /// Its code.
     pub code: Vec<u8>,
+    /// Its signature.
+    pub signature: String,
     /// Its version.
     pub version: String,
     /// Who signed it.
@@ -43,15 +60,16 @@ pub(super) struct Fetched {
     pub(super) owner: String,
 }
 
-/// Fetches what a configuration names and `fetched` does not have; returns how long each stage took.
+/// Fetches what a configuration names and `fetched` does not have; returns how long each stage took. With `kept`, what
+/// was fetched in an earlier life will do if the server cannot be reached.
 ///
 /// # Errors
 /// Which plugin is refused, and why. Modules that other plugins run are left as they are.
 pub(super) fn fetch(
     functions: &dyn Functions,
     config: &Config,
-    folder: &Path,
-    run: &Path,
+    (folder, run): (&Path, &Path),
+    kept: bool,
     fetched: &mut BTreeMap<String, Fetched>,
 ) -> Result<Vec<(String, f64)>, String> {
     fetched.retain(|name, one| config.remotes.get(name) == Some(&one.from));
@@ -61,17 +79,23 @@ pub(super) fn fetch(
         if fetched.contains_key(name) {
             continue;
         }
-        let module = functions.fetch(from, folder);
-        let module = module.map_err(|why| format!("plugins.{name}: {why}"))?;
-        let stages = module.stages.iter();
+        let module = functions.fetch(from, folder).or_else(|why| {
+            let old = kept.then(|| before(functions, from, folder, &run.join(cached(name))));
+            old.flatten().ok_or(format!("plugins.{name}: {why}"))
+        });
+        let Module { code, signature, version, owner, stages } = module?;
+        let stages = stages.iter();
         took.extend(stages.map(|(stage, ns)| (format!("{stage} {name}"), *ns as f64 / 1e9)));
-        let Module { code, version, owner, .. } = module;
-        modules.push((name, code));
+        modules.push((name, code, signature));
         fetched.insert(name.clone(), Fetched { from: from.clone(), version, owner });
     }
     let began = Instant::now();
-    for (name, code) in &modules {
-        write(&run.join(cached(name)), code).map_err(|why| format!("plugins.{name}: {why}"))?;
+    for (name, code, signature) in &modules {
+        let path = run.join(cached(name));
+        let written = write(&path.with_extension("minisig"), signature.as_bytes());
+        written
+            .and_then(|()| write(&path, code))
+            .map_err(|why| format!("plugins.{name}: {why}"))?;
     }
     if !modules.is_empty() {
         took.push(("store".to_owned(), began.elapsed().as_secs_f64()));
@@ -79,12 +103,20 @@ pub(super) fn fetch(
     Ok(took)
 }
 
+/// The module that this router had, if it may still run.
+fn before(functions: &dyn Functions, from: &Remote, folder: &Path, path: &Path) -> Option<Module> {
+    let code = files::read(path, MODULE_LEN_MAX).ok()?;
+    let signature = files::read(&path.with_extension("minisig"), TEXT_LEN_MAX).ok()?;
+    functions.verify(from, folder, code, String::from_utf8(signature).ok()?).ok()
+}
+
 /// Writes a file whole, or not at all.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let place = |error: std::io::Error| format!("{}: {error}", path.display());
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(place)?;
-    let beside = path.with_extension("new");
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
     std::fs::write(&beside, bytes).map_err(place)?;
     std::fs::rename(&beside, path).map_err(place)
 }

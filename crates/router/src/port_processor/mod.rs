@@ -500,10 +500,11 @@ impl PortProcessor {
                 let (frames, count) = (&mut self.frames, &self.counts[at]);
                 port.output.set_queue(now, queue, &mut self.pool, frames, count);
             }
+            // What the fast path sends would pass by the queues of reservations.
+            port.plain = new.rate.is_none() && new.departing.is_empty() && new.reserved.is_empty();
             let (frames, count) = (&mut self.frames, &self.counts[at]);
             port.output.set_reserved(now, new.reserved, &mut self.pool, frames, count);
             port.output.set_line(new.rate, new.framing);
-            port.plain = new.rate.is_none() && new.departing.is_empty();
             (port.flows, port.plugins, port.departing) = (new.flows, new.plugins, new.departing);
         }
     }
