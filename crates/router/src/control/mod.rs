@@ -1,6 +1,6 @@
 //! The control processor, which no packet passes. It boots the port processor, follows FRR and the kernel, admits
-//! flows, and takes commands through a Unix socket. Restarted after a crash, it finds the port processor forwarding, sends it all
-//! routes again, and sweeps stale ones.
+//! flows, and takes commands through a Unix socket. Restarted after a crash, it finds the port processor forwarding,
+//! sends it all routes again, and sweeps stale ones.
 //!
 //! ```text
 //! configuration --> discovery --> plugins --> port processor found or started --> routes --> flows --> ready
