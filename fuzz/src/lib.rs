@@ -7,5 +7,6 @@ pub fn targets() -> impl Iterator<Item = &'static Target> {
     let all = lastmeter_wire::fuzz::TARGETS.iter().chain(lastmeter_net::fuzz::TARGETS);
     let all = all.chain(lastmeter_lan::fuzz::TARGETS).chain(lastmeter_repro::fuzz::TARGETS);
     let all = all.chain(lastmeter_live::fuzz::TARGETS).chain(lastmeter_lab::fuzz::TARGETS);
-    all.chain(lastmeter::fuzz::TARGETS).chain(lastmeter_plugin::fuzz::TARGETS)
+    let all = all.chain(lastmeter::fuzz::TARGETS).chain(lastmeter_plugin::fuzz::TARGETS);
+    all.chain(lastmeter_router::fuzz::TARGETS)
 }

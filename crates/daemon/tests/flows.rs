@@ -375,7 +375,7 @@ fn second(net: &mut Net) -> std::path::PathBuf {
     ip(&format!("-n {far} route add default via 10.3.0.1"));
     let folder = net.folder.path().join("second");
     std::fs::create_dir(&folder).unwrap();
-    let text = "[ports.north]\ninterface = 'e0'\nrate = '10 Mbit/s'\n\
+    let text = "lldp = true\n[ports.north]\ninterface = 'e0'\nrate = '10 Mbit/s'\n\
          [ports.south]\ninterface = 'south'\nrate = '5 Mbit/s'\n\
          [[routes]]\nprefix = '10.1.0.0/16'\nvia = '10.2.0.1'\n";
     std::fs::write(folder.join("router.toml"), text).unwrap();
@@ -396,7 +396,7 @@ fn a_route_s_nodes_are_asked_in_turn_and_one_refusal_undoes_all_d_46() {
     let folder = second(&mut net);
     net.write_lines(
         "20 Mbit/s",
-        "[nodes.b]\naddress = '10.2.0.2'\ncontrol = 'second/control.sock'\n",
+        "lldp = true\n[nodes.b]\naddress = '10.2.0.2'\ncontrol = 'second/control.sock'\n",
     );
     net.start();
     let there = |command: &str, arguments: &[&str]| {
@@ -409,6 +409,14 @@ fn a_route_s_nodes_are_asked_in_turn_and_one_refusal_undoes_all_d_46() {
         assert!(began.elapsed() < Duration::from_secs(20), "the second router did not begin");
         std::thread::sleep(Duration::from_millis(20));
     }
+    // Each has heard of the other, and of the port that it is connected to.
+    let routers = || net.json("neighbours")["ports"][0]["routers"].clone();
+    while routers()[0]["description"] != "north" {
+        assert!(began.elapsed() < Duration::from_secs(30), "{:#}", routers());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(routers()[0]["port"], "e0");
+    assert!(said(&there("show", &["neighbours"]), 0).contains("its port east (east)"));
     let packets = "@10.1.0.1/32 10.3.0.2/32 0 : 65535 0 : 65535 0x00/0x00";
     let own = ["--route", "b", "--rate", "4 Mbit/s", "--ttl", "60 s"];
     let told = net.reserve("film", packets, &own, 0);
@@ -428,7 +436,13 @@ fn a_route_s_nodes_are_asked_in_turn_and_one_refusal_undoes_all_d_46() {
     let flows: Value =
         serde_json::from_str(&said(&there("show", &["flows", "--json"]), 0)).unwrap();
     assert_eq!((taken(&flows), &flows["flows"]), (0.into(), &Value::Array(Vec::new())));
+    // One that goes says so.
     said(&there("end", &[]), 0);
+    let began = Instant::now();
+    while routers() != Value::Array(Vec::new()) {
+        assert!(began.elapsed() < Duration::from_secs(10), "{:#}", routers());
+        std::thread::sleep(Duration::from_millis(50));
+    }
     ip(&format!("netns del {}f", net.names[2]));
 }
 

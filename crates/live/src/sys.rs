@@ -145,9 +145,14 @@ pub(crate) fn ethtool(
 
 /// A packet socket that sees every frame arriving at `index` and no departing one.
 pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
+    packet_socket_of(index, libc::ETH_P_ALL as u16)
+}
+
+/// A packet socket that sees the frames with this type of payload arriving at `index`.
+pub(crate) fn packet_socket_of(index: u32, ethertype: u16) -> io::Result<OwnedFd> {
     /// `PACKET_IGNORE_OUTGOING` of `linux/if_packet.h`.
     const PACKET_IGNORE_OUTGOING: i32 = 23;
-    let protocol = (libc::ETH_P_ALL as u16).to_be();
+    let protocol = ethertype.to_be();
     let fd = socket(libc::AF_PACKET, libc::SOCK_RAW, protocol.into())?;
     set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
     // SAFETY: `sockaddr_ll` is plain data for which all-zero is a valid value.

@@ -13,12 +13,15 @@
 //! | [`port_processor`] | the thread that packets pass, and its housekeeper; a process of its own |
 //! | [`control`]        | boots, follows FRR and the kernel, does what people ask                 |
 //! | [`rib`]            | routes of all sources, and the smallest set of changes                  |
+//! | [`lldp`]           | how routers on a line say who they are                                  |
 //! | [`message`]        | what the control processor tells it                                     |
 
 pub mod admission;
 pub mod config;
 pub mod control;
+pub mod fuzz;
 mod link;
+pub mod lldp;
 pub mod message;
 pub mod port_processor;
 pub mod rib;

@@ -132,6 +132,12 @@ fn neighbours(shown: &Value) -> String {
             let word = |key: &str| neighbour[key].as_str().unwrap_or("?").to_owned();
             let _ = writeln!(text, "    {:40} {}", word("address"), word("mac"));
         }
+        for router in each(port, "routers") {
+            let word = |key: &str| router[key].as_str().unwrap_or("?").to_owned();
+            let (system, port, called) = (word("system"), word("port"), word("description"));
+            let _ =
+                writeln!(text, "    {system} ({}), its port {port} ({called})", word("chassis"));
+        }
     }
     text
 }

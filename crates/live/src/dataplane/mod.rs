@@ -5,6 +5,7 @@
 //! interface --> program --> kernel (ARP, addresses of ours) | the other port (known flows) | frames --> port processor
 //! ```
 
+pub mod announce;
 pub mod frames;
 pub mod program;
 pub mod routing;

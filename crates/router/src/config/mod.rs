@@ -53,6 +53,8 @@ pub struct Config {
     pub fpm: Option<SocketAddr>,
     /// Whether the kernel's routes are followed.
     pub kernel_routes: bool,
+    /// Whether ports say who they are, and listen to routers that do.
+    pub lldp: bool,
     /// Whether known flows are forwarded by a program in the driver.
     pub fast: bool,
     /// Limit on frames in queues, beyond those in the ports' rings.
@@ -135,6 +137,8 @@ const ROUTER: &[Param] = &[
         .is("a file of routes, each on a line: prefix and next hop"),
     Param::optional("rules", ParamKind::Text, "none")
         .is("a file of filters in ClassBench's format, which permit what they match"),
+    Param::or("lldp", ParamKind::Flag, "false")
+        .is("whether ports say who they are, and listen to routers that do (IEEE 802.1AB)"),
     Param::or("fast", ParamKind::Flag, "false")
         .is("whether known flows are forwarded in the driver, past the port processor"),
     Param::or("frames", ParamKind::Integer { min: 1024, max: 1 << 20 }, "8192")
@@ -258,6 +262,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         table: values.given("table"),
         fpm,
         kernel_routes: values.given("kernel-routes").unwrap_or(false),
+        lldp: values.given("lldp").unwrap_or(false),
         fast: values.given("fast").unwrap_or(false),
         frames: values.given::<u64>("frames").unwrap_or(8192) as usize,
         core: values.given::<u64>("core").map(|core| core as usize),

@@ -91,6 +91,8 @@ struct State {
     until: BTreeMap<String, Instant>,
     /// Modules from code servers, by plugin.
     fetched: BTreeMap<String, Fetched>,
+    /// Routers that have said who they are, by port.
+    heard: Vec<Vec<discovery::Heard>>,
 }
 
 /// A running control processor.
@@ -186,6 +188,7 @@ impl Control {
                 refused: BTreeMap::new(),
                 until: BTreeMap::new(),
                 fetched,
+                heard: Vec::new(),
             }),
             file: file.to_owned(),
             folder,
@@ -257,8 +260,10 @@ impl Control {
     /// Supervises the port processor and stale routes until asked to stop. `start` restarts the port processor.
     pub fn supervise(&self, start: &Start) {
         let mut looked = Instant::now();
+        let mut discovery = discovery::Discovery::new();
         while !self.ended() {
             std::thread::sleep(Duration::from_millis(100));
+            self.discover(&mut discovery);
             self.expire();
             if looked.elapsed() >= LOOKS {
                 looked = Instant::now();
@@ -296,6 +301,7 @@ impl Control {
                 state.tell(&all);
             }
         }
+        discovery.end();
     }
 
     /// Answers a query or executes a command: `{"show": WHAT}`, `{"set": KEY, "to": VALUE}`, `{"get": KEY}`,

@@ -1,0 +1,74 @@
+//! Entry points for fuzzing: what people write in `router.toml`, and what neighbours send.
+
+use crate::config::{Config, FLOWS_MAX, POLICIES_MAX, ROUTE_MAX, TABLES_MAX, first_bits};
+use crate::lldp;
+use lastmeter_lab::fuzz::refused;
+use lastmeter_lab::library::Builtin;
+use lastmeter_wire::fuzz::Target;
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_router_file", run: file },
+    Target { name: "fuzz_router_lldp", run: neighbour },
+];
+
+/// A router's file: rejected at a place, or within every limit.
+fn file(bytes: &[u8]) {
+    match Config::parse("router.toml", bytes, &Builtin) {
+        Err(problems) => refused("router.toml", &problems),
+        Ok(config) => {
+            assert!(!config.ports.is_empty() && config.flows.len() <= FLOWS_MAX);
+            assert!(config.policies.len() <= POLICIES_MAX && config.tables.len() <= TABLES_MAX);
+            for flow in &config.flows {
+                assert!(flow.route.len() <= ROUTE_MAX && flow.queue > 0);
+                assert!(flow.from.is_none_or(|port| usize::from(port) < config.ports.len()));
+                assert!(flow.functions.iter().all(|name| config.plugins.contains_key(name)));
+                assert!(flow.route.iter().all(|name| config.nodes.contains_key(name)));
+            }
+        }
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = first_bits(text);
+    }
+}
+
+/// What follows the Ethernet header of a frame of LLDP: no text of it disturbs a terminal or fills memory.
+fn neighbour(bytes: &[u8]) {
+    if let Ok(heard) = lldp::parse(bytes) {
+        let texts = [Some(heard.chassis), Some(heard.port), heard.description, heard.system];
+        for text in texts.into_iter().flatten() {
+            assert!(text.len() <= 2 * 511 && !text.contains(char::is_control), "{text:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::Stream;
+    use lastmeter_wire::fuzz::mutate;
+    use std::path::Path;
+
+    /// Mutations of each; `LASTMETER_MUTATIONS` asks for another number.
+    const COUNT: u64 = 1000;
+
+    #[test]
+    fn no_target_fails_on_mutations_of_its_corpus() {
+        let count = std::env::var("LASTMETER_MUTATIONS").ok().and_then(|count| count.parse().ok());
+        for target in TARGETS {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+            let files = std::fs::read_dir(folder.join(target.name)).expect("a corpus");
+            let read = |entry: std::io::Result<std::fs::DirEntry>| {
+                std::fs::read(entry.expect("a file").path()).expect("readable")
+            };
+            let corpus: Vec<Vec<u8>> = files.map(read).collect();
+            assert!(!corpus.is_empty(), "{} has no corpus", target.name);
+            corpus.iter().for_each(|member| (target.run)(member));
+            let (mut random, mut input) = (Stream::new(0, target.name), Vec::new());
+            for _ in 0..count.unwrap_or(COUNT) {
+                mutate(&mut random, &corpus, &mut input);
+                (target.run)(&input);
+            }
+        }
+    }
+}
