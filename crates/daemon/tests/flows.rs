@@ -197,6 +197,12 @@ fn a_flow_waits_for_its_route_and_follows_it_d_45() {
     );
     net.start();
     assert!(net.flow("film")["waits"].as_str().unwrap().contains("no route leads"));
+    // It holds up nobody else.
+    net.pings("-c 1 10.2.0.2");
+    net.reserve("other", ALL, &["--rate", "1 Mbit/s"], 0);
+    said(&net.router("release", &["other"]), 0);
+    let wrong = net.reserve("far", packets, &["--rate", "1 Mbit/s"], 2);
+    assert!(wrong.contains("flows.far: no route leads to its destination"), "{wrong}");
     ip(&format!("-n {} route add 203.0.113.0/24 via 10.2.0.2", net.names[1]));
     let began = Instant::now();
     while net.flow("film")["to"] != "east" {

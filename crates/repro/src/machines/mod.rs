@@ -12,6 +12,7 @@
 //!   [`crc_generator`] and [`circuits`] are parts of its card.
 //! * ATOMIC-2: [`admission`], [`shares`] and [`failover`] of wormhole networks.
 //! * HARTS: [`channels`] and floods on links, simulated to check that guarantees hold.
+//! * The router of Washington University: [`set_up`] of flows, with and without a round trip.
 //! * Pre-emptive links: [`framing`] of interrupted units, [`clumping`] of acknowledgements.
 
 pub mod admission;
@@ -29,6 +30,7 @@ pub mod framing;
 pub mod instructions;
 pub mod process;
 pub mod ring;
+pub mod set_up;
 pub mod shares;
 pub mod switch;
 pub mod turbochannel;

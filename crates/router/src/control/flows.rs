@@ -10,7 +10,7 @@
 //! Rows: D-44, D-45, D-46, D-47.
 
 use super::routes::reach;
-use super::{Control, State};
+use super::{Control, LOOKS, State};
 use crate::admission::{Account, Admission, Side, delay_bound};
 use crate::config::{Config, Flow, PolicyTo};
 use crate::message::{Bound, BoundFlow, Command};
@@ -24,15 +24,16 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Instant;
 
-/// Which flows have to get what they ask for.
+/// Which flows have to get what they ask for: one that has to and does not is an error, others are left out, and looked
+/// at again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strict {
-    /// None: those that do not are left out, and looked at again later.
+pub(super) enum Strict<'a> {
+    /// None.
     No,
-    /// Those with a route: a port that refuses is an error.
+    /// No port may refuse those that do not wait already.
     Admission,
-    /// This one, in everything.
-    All,
+    /// As before, and this one gets all, its route too.
+    This(&'a str),
 }
 
 /// What flows, filters and policies of a configuration mean.
@@ -50,7 +51,7 @@ impl State {
     pub(super) fn resolve(
         &mut self,
         config: &Config,
-        strict: Strict,
+        strict: Strict<'_>,
         commands: &mut Vec<Command>,
     ) -> Result<Resolved, String> {
         let ports = config.ports.iter().zip(&self.found);
@@ -74,7 +75,7 @@ impl State {
     fn bind(
         &mut self,
         config: &Config,
-        strict: Strict,
+        strict: Strict<'_>,
         resolved: &mut Resolved,
         commands: &mut Vec<Command>,
     ) -> Result<(), String> {
@@ -121,7 +122,7 @@ impl State {
     fn bind_flows(
         &mut self,
         config: &Config,
-        strict: Strict,
+        strict: Strict<'_>,
         resolved: &mut Resolved,
         commands: &mut Vec<Command>,
     ) -> Result<(), String> {
@@ -138,10 +139,12 @@ impl State {
         let found = link.lookup(ends.collect())?;
         for (flow, ends) in flows.into_iter().zip(found.chunks_exact(2)) {
             let key = join("flows", &flow.name);
+            let this = strict == Strict::This(&flow.name);
+            let waits = self.refused.contains_key(&flow.name);
             let ways = self.ways(config, flow, ends[0], ends[1]);
             let (input, next) = match ways {
                 Ok(ways) => ways,
-                Err(why) if strict == Strict::All => return Err(format!("{key}: {why}")),
+                Err(why) if this => return Err(format!("{key}: {why}")),
                 Err(why) => {
                     resolved.refused.insert(flow.name.clone(), why);
                     continue;
@@ -152,7 +155,7 @@ impl State {
                 let admitted = resolved.admission.admit(&flow.name, input, Some(output), rate);
                 match admitted {
                     Ok(()) => {}
-                    Err(refusal) if strict != Strict::No => {
+                    Err(refusal) if this || (strict != Strict::No && !waits) => {
                         return Err(format!("{key}: {refusal}"));
                     }
                     Err(refusal) => {
@@ -384,7 +387,7 @@ impl Control {
         }
         let text = toml::to_string(&table).map_err(|error| error.to_string())?;
         let began = Instant::now();
-        let took = self.configure(text, Strict::All)?;
+        let took = self.configure(text, Strict::This(name))?;
         let mut told = self.lock().granted(name);
         let mut stages: Vec<Value> = took
             .into_iter()
@@ -524,7 +527,8 @@ impl Control {
                 self.audit("expire", &json!(due));
             }
             Err(why) => {
-                self.lock().until.retain(|name, _| !due.contains(name));
+                let later = due.iter().map(|name| (name.clone(), now + LOOKS));
+                self.lock().until.extend(later);
                 self.audit("expire", &json!({ "flows": due, "wrong": why }));
             }
         }

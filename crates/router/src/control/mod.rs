@@ -390,7 +390,11 @@ impl Control {
     }
 
     /// Applies a configuration, or changes nothing; returns how long each stage took.
-    fn configure(&self, text: String, strict: flows::Strict) -> Result<Vec<(String, f64)>, String> {
+    fn configure(
+        &self,
+        text: String,
+        strict: flows::Strict<'_>,
+    ) -> Result<Vec<(String, f64)>, String> {
         let config = parse(Path::new("router.toml"), &text, &*self.library)?;
         let mut fetched = self.lock().fetched.clone();
         let functions = &*self.functions;
