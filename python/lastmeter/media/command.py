@@ -196,7 +196,9 @@ def parser() -> argparse.ArgumentParser:
             "camera", nargs="+" if name == "rover" else None, help="as the films of other commands"
         )
         command.add_argument(
-            "--display", default="", help="a network display, host:port; else a browser"
+            "--display",
+            default="",
+            help="a network display, host:port, or an X screen, x11::0; else a browser",
         )
         command.add_argument("--token", default="", help="for the display")
         command.add_argument("--port", type=int, default=0, help="for the browser")

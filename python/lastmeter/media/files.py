@@ -40,6 +40,7 @@ from .scoreboard import Scoreboard
 from .video import FileSink, FileSource
 from .whiteboard import Whiteboard
 from .window import BrowserSink
+from .xwindow import XWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +89,7 @@ MODULES: dict[str, tuple[type[Module], Callable[..., Module]]] = {
     "scoreboard": (Scoreboard, Scoreboard),
     "text": (modules.Text, modules.Text),
     "threshold": (modules.Threshold, modules.Threshold),
+    "x-window": (XWindow, XWindow),
     "whiteboard": (Whiteboard, Whiteboard),
     "window": (WindowSink, WindowSink),
     "write": (FileSink, _write),

@@ -23,6 +23,7 @@ from .traffic import Component
 from .video import FileSource, Writer, decode, open_film
 from .whiteboard import Whiteboard, to_pdf
 from .window import BrowserSink
+from .xwindow import XWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -351,6 +352,8 @@ def puzzle(
     game = graph.add("puzzle", Puzzle(side, seed))
     graph.join("camera.out", "puzzle.in")
     window = show(graph, "puzzle.out", display=display, token=token, port=port, said=said)
+    if isinstance(window, XWindow):
+        window.on_key = game.press
     if isinstance(window, BrowserSink):
         window.on_key, window.words = game.press, lambda: game.words
 
@@ -376,13 +379,15 @@ def show(
     said: Callable[[str], object] = print,
     component: Component | None = None,
 ) -> Module:
-    """Joins an output to a window, which it returns: on the network display at an address, else in a browser."""
+    """Joins an output to a window, which it returns: on a network display, on an X screen (``x11::0``), or in a browser."""
     if component is not None:
         graph.add("shown", _Capture(component))
         graph.join(output, "shown.in")
         output = "shown.out"
-    if display:
-        window: Module = graph.add("window", WindowSink(display, token))
+    if display.startswith("x11:"):
+        window: Module = graph.add("window", XWindow(display.removeprefix("x11:")))
+    elif display:
+        window = graph.add("window", WindowSink(display, token))
     else:
         sink = window = graph.add("window", BrowserSink(port))
         sink.title = graph.title
