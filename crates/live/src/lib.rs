@@ -33,6 +33,7 @@
 //! are in SI units: seconds, bytes, bits per second.
 //! Only interfaces that this crate creates are ever changed.
 
+mod agent;
 pub mod blast;
 mod bpf;
 pub mod calibrate;
@@ -50,6 +51,7 @@ pub mod flood;
 pub mod fuzz;
 pub mod heap;
 pub mod limit;
+mod lines;
 pub mod link;
 pub mod load;
 pub mod memory;

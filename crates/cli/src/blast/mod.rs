@@ -124,7 +124,7 @@ fn agent(common: &Common, serve: &Serve) -> Result<Ended, Complaint> {
         false => format!("Listening on {at}. Press Ctrl-C to stop."),
     });
     output::check()?;
-    agent.serve(&control, &|words| output::note(words))?;
+    live::serve(&agent, &control, &|words| output::note(words))?;
     Ok(Ended::Done)
 }
 

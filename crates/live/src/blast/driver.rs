@@ -4,12 +4,12 @@
 //! compensates for half a round trip. Losing an agent during the run ends nothing: the others' reports
 //! are complete, and its own ends with its last message.
 
-use super::agent::Agent;
 use super::clock;
 use super::message::{LINE_MAX, Lines, Received, Reply, Request, SinkJob, SourceJob, VERSION};
 use super::message::{send, shown};
 use super::plan::{At, Flow, Host, Plan};
 use super::report::{FlowOutcome, Outcome};
+use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::token;
 use lastmeter_engine::Control;
@@ -78,7 +78,7 @@ pub fn run(plan: &Plan, control: &Control, tell: &(dyn Fn(f64) + Sync)) -> Resul
         let _leave = Leave(&leave);
         if let Some(agent) = &local {
             let leave = &leave;
-            scope.spawn(move || agent.serve(leave, &|_| ()));
+            scope.spawn(move || super::serve(agent, leave, &|_| ()));
         }
         let connect = |host: &Host| Peer::connect(host, ours.as_ref());
         let peers = plan.hosts.iter().map(connect).collect::<Result<Vec<_>>>()?;

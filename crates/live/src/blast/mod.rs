@@ -16,7 +16,7 @@
 //! | `header`  | each packet's header: flow, sequence number, send time; AAL5 around it         |
 //! | `tally`   | what a sink counts: lost, duplicated, reordered, damaged, delay, jitter        |
 //! | `message` | the protocol between driver and agents                                         |
-//! | `agent`   | listens for drivers; `session` serves one, with a thread for each flow         |
+//! | `session` | of an agent with one driver, with a thread for each flow                       |
 //! | `driver`  | runs a plan                                                                    |
 //! | `report`  | reports of source, sink and driver                                             |
 //!
@@ -30,7 +30,6 @@
 //! run one, not even by a driver that forges answers. A sink listens only where its agent was reached, or
 //! where the plan says. Connections that have not shown the token hold no place of a run.
 
-mod agent;
 mod clock;
 mod driver;
 pub mod header;
@@ -45,10 +44,11 @@ pub mod tally;
 mod tests;
 pub mod traffic;
 
-pub use agent::{Agent, SESSIONS_MAX, TOKEN_LEN_MAX, WAITING_MAX, check_token};
+pub use crate::agent::{Agent, SESSIONS_MAX, TOKEN_LEN_MAX, WAITING_MAX, check_token};
 pub use driver::{SCHEMA, run};
 pub use plan::{At, Flow, Host, Plan};
 pub use report::Outcome;
+pub use session::serve;
 pub use traffic::RUN_MAX;
 
 use lastmeter_base::Duration;

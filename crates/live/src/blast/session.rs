@@ -1,6 +1,5 @@
 //! One driver's session with an agent.
 
-use super::agent::Slot;
 use super::clock;
 use super::message::{
     LINE_FIRST_MAX, LINE_MAX, Lines, Received, Reply, Request, SinkJob, SourceJob,
@@ -10,6 +9,7 @@ use super::report::{SinkReport, SourceReport};
 use super::sink::Sink;
 use super::source::Source;
 use super::{DRAIN_MAX, FLOWS_MAX, RUN_MAX};
+use crate::agent::{Agent, Slot};
 use crate::token::same;
 use lastmeter_engine::Control;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -78,11 +78,19 @@ impl Drop for End<'_> {
     }
 }
 
+/// Serves drivers until `control` says stop; `tell` gets a line on each of them.
+///
+/// # Errors
+/// When the agent can no longer wait for drivers.
+pub fn serve(agent: &Agent, control: &Control, tell: &(dyn Fn(&str) + Sync)) -> crate::Result<()> {
+    agent.serve_each(control, tell, &|stream, token, slot| serve_one(stream, token, slot, control))
+}
+
 /// Serves a driver until it is done or gone; returns a summary of the session.
 ///
 /// # Errors
 /// Why the session ended early; the driver has been told, if it still listens.
-pub(super) fn serve(
+fn serve_one(
     stream: TcpStream,
     token: Option<&str>,
     slot: &Slot<'_>,

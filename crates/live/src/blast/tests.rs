@@ -27,7 +27,7 @@ fn with_agent<T>(token: Option<&str>, work: impl FnOnce(SocketAddr, &Control) ->
     }
     std::thread::scope(|scope| {
         let _stop = Stop(&control);
-        scope.spawn(|| agent.serve(&control, &|_| ()).unwrap());
+        scope.spawn(|| super::serve(&agent, &control, &|_| ()).unwrap());
         work(at, &control)
     })
 }

@@ -1,6 +1,5 @@
-//! The agent: waits on a host for drivers, and sends and counts as they request.
+//! An agent: waits on a host for drivers of other hosts, and gives each that connects a session of its own.
 
-use super::session;
 use crate::error::{Doing, Result, wrong};
 use lastmeter_engine::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -52,11 +51,21 @@ impl Agent {
         self.listener.local_addr().doing("reading the agent's address")
     }
 
-    /// Serves drivers until `control` says stop; `tell` gets a line on each of them.
+    /// The token that it requires.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// Gives each driver a `session` until `control` says stop; `tell` gets a line on each of them.
     ///
     /// # Errors
     /// When it can no longer wait for drivers.
-    pub fn serve(&self, control: &Control, tell: &(dyn Fn(&str) + Sync)) -> Result<()> {
+    pub(crate) fn serve_each(
+        &self,
+        control: &Control,
+        tell: &(dyn Fn(&str) + Sync),
+        session: &Session<'_>,
+    ) -> Result<()> {
         let slots = Slots::default();
         std::thread::scope(|scope| {
             while !control.stopped() {
@@ -77,17 +86,19 @@ impl Agent {
                 }
                 // Without a second descriptor there is no room for another driver either.
                 let Some(slot) = slots.enter(&stream) else { continue };
-                scope.spawn(move || {
-                    match session::serve(stream, self.token.as_deref(), &slot, control) {
-                        Ok(words) => tell(&format!("{from}: {words}")),
-                        Err(why) => tell(&format!("{from}: ended early: {why}")),
-                    }
+                scope.spawn(move || match session(stream, self.token.as_deref(), &slot) {
+                    Ok(words) => tell(&format!("{from}: {words}")),
+                    Err(why) => tell(&format!("{from}: ended early: {why}")),
                 });
             }
             Ok(())
         })
     }
 }
+
+/// Serves one driver until it is done or gone; a summary of the session, or why it ended early.
+pub(crate) type Session<'a> =
+    dyn Fn(TcpStream, Option<&str>, &Slot<'_>) -> std::result::Result<String, String> + Sync + 'a;
 
 /// Who is connected: runs, and those who have not shown yet that they may have one.
 #[derive(Default)]
@@ -102,7 +113,7 @@ struct Connected {
 }
 
 /// A connection's place; it is free again when this is dropped.
-pub(super) struct Slot<'a> {
+pub(crate) struct Slot<'a> {
     slots: &'a Slots,
     number: u64,
     runs: Cell<bool>,
@@ -133,7 +144,7 @@ impl Slot<'_> {
     ///
     /// # Errors
     /// There is none, or the connection has been closed.
-    pub(super) fn take(&self) -> std::result::Result<(), String> {
+    pub(crate) fn take(&self) -> std::result::Result<(), String> {
         let mut connected = self.slots.connected();
         if connected.running >= SESSIONS_MAX {
             return Err(format!("this agent already serves {SESSIONS_MAX} drivers"));
