@@ -47,6 +47,7 @@ const PRINTING: &[&[&str]] = &[
     &["man"],
     &["init", "--help"],
     &["why", "--help"],
+    &["why", "--agent", "--listen", "127.0.0.1:0"],
     &["calibrate", "--help"],
     &["live", "--help"],
     &["dq", "--help"],

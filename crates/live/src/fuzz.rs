@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`fuzz_blast_control`] | a line from a driver or an agent |
 //! | [`fuzz_blast_header`] | a packet sent to a sink |
+//! | `fuzz_why_control` | a line from the driver or the agent of `why` between two machines |
 //! | `fuzz_sample_records` | a ring of the sampling clock |
 //! | `fuzz_sample_symbols` | /proc/kallsyms |
 
@@ -19,6 +20,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_blast_header", run: fuzz_blast_header },
     Target { name: "fuzz_sample_records", run: crate::sample::fuzz_records },
     Target { name: "fuzz_sample_symbols", run: crate::sample::fuzz_symbols },
+    Target { name: "fuzz_why_control", run: crate::remote::fuzz },
 ];
 
 /// Departures drawn from accepted traffic.

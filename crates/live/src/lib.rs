@@ -20,6 +20,7 @@
 //! | `site`      | the hosts of a live run, and their removal                                   |
 //! | `session`   | a live run except for its graph                                              |
 //! | `blast`     | traffic between agents on several hosts, under remote control                |
+//! | `remote`    | both ends of a connection, each observed on its own host                     |
 //! | `dataplane` | a router's ports: frames shared with the kernel, its programs, its neighbours   |
 //! | `files`     | files that links, pipes and other users cannot turn into something else      |
 //! | `memory`    | the memory of this machine, and a limit on that of this process              |
@@ -64,6 +65,7 @@ pub mod quota;
 pub mod receive;
 pub mod reference;
 pub mod relay;
+pub mod remote;
 pub mod sample;
 pub mod session;
 pub mod site;

@@ -55,6 +55,15 @@ pub struct TcpInfo {
     pub spurious: u32,
     /// Times that segments were seen to overtake each other.
     pub reordered: u32,
+    /// Bytes sent, those sent again included.
+    #[serde(default)]
+    pub bytes_sent: u64,
+    /// Of these, bytes sent again.
+    #[serde(default)]
+    pub bytes_repeated: u64,
+    /// Segments that arrived before one that was sent earlier.
+    #[serde(default)]
+    pub out_of_order: u32,
     /// The receiver's own estimate of the round trip.
     pub receive_rtt: f64,
     /// The window that this end advertises, in bytes.
@@ -76,6 +85,15 @@ impl TcpInfo {
             && self.not_sent < self.segment
             && self.unacked < self.congestion_window
             && in_flight + u64::from(self.segment) < u64::from(self.send_window)
+    }
+
+    /// Bytes that have left for the first time; before Linux 5.5, an estimate by segments in flight.
+    pub fn departed(&self) -> u64 {
+        match self.bytes_sent {
+            0 => self.bytes_acked + u64::from(self.unacked) * u64::from(self.segment),
+            // The kernel counts the handshake as an acknowledged byte.
+            sent => sent.saturating_sub(self.bytes_repeated).max(self.bytes_acked),
+        }
     }
 
     /// Reads the kernel's structure.
@@ -113,6 +131,9 @@ impl TcpInfo {
             },
             spurious: word(216),
             reordered: word(220),
+            bytes_sent: long(200),
+            bytes_repeated: long(208),
+            out_of_order: word(224),
             receive_rtt: microseconds(word(92).into()),
             receive_window: word(232),
         }

@@ -9,6 +9,7 @@ use crate::link::{self, Offloads};
 use crate::namespace::{self, Enter};
 use crate::relay;
 use crate::transfer::{receiver, sender};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -81,6 +82,8 @@ pub(crate) enum Request {
     Mac { interface: String },
     /// Set how the kernel receives at an interface.
     Knobs { interface: String, kernel: crate::receive::Kernel, core: usize, first: bool },
+    /// Be one end of a transfer between two machines.
+    Far(crate::remote::Job),
     /// Ask or answer in short exchanges.
     Exchange(crate::exchange::Part),
     /// Receive datagrams, with work for each.
@@ -214,6 +217,7 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
             channel::send(socket, &Reply::Connected).doing("telling the parent")?;
             return sender::run(&job, connected).map(Reply::End);
         }
+        Request::Far(job) => return crate::remote::play(&job, socket).map(Reply::End),
         Request::Act(role) => crate::staged::act::act(&role, socket)?,
         Request::Ordinary => give_up_priority(),
         Request::Relay(job) => return relay::run(&job, socket).map(Reply::Relayed),
@@ -361,6 +365,12 @@ impl Worker {
             Some(reply) => Ok(reply),
             None => Err(channel::instead(doing, "it ended")),
         }
+    }
+
+    /// Whether a reply has come, or it has ended.
+    pub(crate) fn has_answered(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|found| found > 0)
     }
 
     /// Why it failed, if it has said so meanwhile, unasked; does not wait.

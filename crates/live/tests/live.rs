@@ -57,6 +57,7 @@ const TESTS: &[(&str, fn())] = &[
         observed_peer_sleeps,
     ),
     ("an_observed_receiver_that_sleeps_is_limited_by_its_application", observed_receiver_sleeps),
+    ("an_agent_and_a_driver_observe_both_ends_of_a_transfer", between_an_agent_and_a_driver),
     ("predicts_its_own_reference_within_a_third", predicts),
     ("transactions_of_dtp_are_done_and_executed_alike_n_05", transactions),
     ("who_closes_first_keeps_the_connections_state_n_72_n_73", closes_first),
@@ -255,6 +256,70 @@ fn observed_receiver_sleeps() {
     assert!(!witnesses.sends);
     in_time!(witnesses.timer > 0.7, "asleep only {} of the time", witnesses.timer);
     in_time!(witnesses.queue_full > 0.5, "full only {} of the looks", witnesses.queue_full);
+}
+
+/// A transfer with an agent of this process, over the loopback interface, and what an agent refuses.
+fn between_an_agent_and_a_driver() {
+    use lastmeter_live::remote::{Addresses, Agent, Peer, Transfer, serve};
+    const TOKEN: &str = "0123456789abcdef";
+    let local = std::net::Ipv4Addr::LOCALHOST;
+    let agent = Agent::bind((local, 0).into(), Some(TOKEN.to_owned())).unwrap();
+    let to = agent.address().unwrap().to_string();
+    let control = lastmeter_engine::Control::default();
+    let setting = Setting { placement: Placement::Free, ..SHORT };
+    let asked = |reverse| Transfer { setting: setting.clone(), reverse, sample: false };
+    let connect = |data: Option<&str>| {
+        let data = data.map(|address| address.parse().unwrap());
+        Peer::connect(&Addresses { to: to.clone(), data }, TOKEN).unwrap()
+    };
+    let never = lastmeter_engine::Control::default();
+    std::thread::scope(|scope| {
+        struct Stop<'a>(&'a lastmeter_engine::Control);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.stop();
+            }
+        }
+        scope.spawn(|| serve(&agent, &control, &|_| ()).unwrap());
+        let _stop = Stop(&control);
+        for reverse in [false, true] {
+            let mut peer = connect(None);
+            peer.begin().unwrap();
+            let [ours, theirs] = peer.transfer(&asked(reverse), &never).unwrap();
+            peer.clocks().unwrap();
+            let (ours, theirs) = (&ours.observation, &theirs.observation);
+            let (here, there) = (&ours.connections[0], &theirs.connections[0]);
+            assert_eq!((&here.local, &here.remote), (&there.remote, &there.local));
+            let moved =
+                if reverse { (there.sent, here.received) } else { (here.sent, there.received) };
+            in_time!(moved.0.min(moved.1) > 1 << 20, "{moved:?}");
+        }
+        // The agent has no such address to listen at.
+        let why = connect(Some("192.0.2.1")).transfer(&asked(false), &never).unwrap_err();
+        assert!(why.to_string().contains("192.0.2.1"), "{why}");
+        // One transfer at a time, and a driver that leaves in the middle of one keeps nobody else from the next.
+        let first = scope.spawn(|| {
+            let long = Setting { duration: Duration::from_secs(20), ..setting.clone() };
+            let until = std::time::Instant::now() + std::time::Duration::from_millis(1500);
+            let ends = lastmeter_engine::Control::default();
+            let ended = std::thread::scope(|inner| {
+                inner.spawn(|| {
+                    std::thread::sleep(until - std::time::Instant::now());
+                    ends.stop();
+                });
+                let asked = Transfer { setting: long, reverse: false, sample: false };
+                connect(None).transfer(&asked, &ends).map(|_| ())
+            });
+            ended.unwrap();
+        });
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        let busy = connect(None).transfer(&asked(false), &never);
+        let refused =
+            busy.as_ref().is_err_and(|why| why.to_string().contains("already takes part"));
+        in_time!(refused, "{:?}", busy.map(|_| ()));
+        first.join().unwrap();
+        connect(None).transfer(&asked(false), &never).unwrap();
+    });
 }
 
 /// A killed program's helpers end with it, and so do their namespaces and interfaces.

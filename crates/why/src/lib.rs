@@ -11,6 +11,7 @@
 //! | `account`   | where the time of a command went              | stages, and states over time    |
 //! | `cause`     | what was read of a connection                 | its cause, by tests             |
 //! | `pipeline`  | processes joined by pipes                     | the slowest of them             |
+//! | `remote`    | what was seen at both ends of a connection    | one ledger                      |
 //! | `truth`     | bottlenecks made on purpose                   | a score of the verdicts         |
 //! | `judgement` | what limited a transfer                       | the ledger's verdict            |
 //! | `change`    | one change, by name (`mtu=4000`)              | another setting or another host |
@@ -34,6 +35,7 @@ pub mod own;
 pub mod pipeline;
 pub mod ranking;
 pub mod reach;
+pub mod remote;
 pub mod truth;
 pub mod what_if;
 

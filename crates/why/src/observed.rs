@@ -23,9 +23,9 @@ const WINDOW: &str = "receiver's window";
 /// A stage that waits for sockets this share of the time is limited by its connections.
 const SOCKET: f64 = 0.5;
 /// Seconds between two looks: a connection that was seen once is taken to have lasted that long.
-const SEEN_MIN: f64 = 0.02;
+pub(super) const SEEN_MIN: f64 = 0.02;
 /// Connections below this fraction of the busiest one's bytes are not shown.
-const WEIGHTY: u64 = 100;
+pub(super) const WEIGHTY: u64 = 100;
 
 /// Makes the ledger of `command`.
 pub fn ledger(command: &str, seen: &Observation, host: String) -> Ledger {
@@ -94,7 +94,7 @@ fn of_pipeline(seen: &Observation) -> Option<Verdict> {
 }
 
 /// The row of the resources that stands for a cause; waiting for a reply is no resource.
-fn resource(cause: Cause, sends: bool) -> Option<&'static str> {
+pub(super) fn resource(cause: Cause, sends: bool) -> Option<&'static str> {
     match cause {
         Cause::SenderSleeps | Cause::ReceiverSleeps => Some(SLEEP),
         Cause::SenderDisk | Cause::ReceiverDisk => Some(DISK),

@@ -6,6 +6,7 @@ mod historic;
 mod options;
 mod own;
 mod program;
+mod remote;
 mod steps;
 mod truth;
 mod validate;
@@ -23,6 +24,9 @@ use std::path::PathBuf;
 /// measures each of its stages (by sampling the kernel where that is allowed, else by leaving them out),
 /// predicts what changes would buy, applies the best one, and prints predicted beside measured. Needs no
 /// privileges where user namespaces are allowed.
+///
+/// With `--to HOST`, where `lastmeter why --agent` runs, both ends of the transfer or of the command's connections
+/// are observed, each on its own host, and joined into one ledger.
 ///
 /// With `-- COMMAND`, follows the TCP connections of that command and its children instead, and
 /// reports what limited them when it ends. The exit status is then the command's own, or 128 plus the
@@ -79,6 +83,8 @@ pub(crate) struct Arguments {
     /// Measure the same on this machine, and print both side by side
     #[arg(long, value_name = "WHAT", requires = "host", value_parser = ["this"])]
     beside: Option<String>,
+    #[command(flatten)]
+    remote: remote::Remote,
     /// Write ledger.json, ledger.html, tables in Parquet and model.json into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -119,7 +125,11 @@ Examples:
   lastmeter why --host hp9000-730 --adapter afterburner --beside this
   lastmeter why --reach '1 Gbit/s' --adapter afterburner+jetstream
                                                   the first host that carries this rate
-  lastmeter why -- iperf3 -c HOST                 what limited somebody's program";
+  lastmeter why -- iperf3 -c HOST                 what limited somebody's program
+  lastmeter why --agent --listen 10.0.0.2:7401    on one host: prints a token
+  lastmeter why --to 10.0.0.2 --token-file token  on another: a transfer, seen from both ends
+  lastmeter why --to 10.0.0.2 --token-file token -- curl -O http://10.0.0.2/file
+                                                  somebody's program, seen from both ends";
 
 pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     if arguments.what_if.as_deref() == Some("list") {
@@ -140,6 +150,9 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     if let Some(name) = &arguments.explain {
         return own::explain_figure(common, arguments, name);
     }
+    if arguments.remote.agent {
+        return remote::agent(common, &arguments.remote);
+    }
     if !arguments.command.is_empty() && !arguments.transfer.is_default() {
         let right = "leave out the options before `--`, or the command after it";
         let wrong = "a command makes its own transfer, which these options cannot set";
@@ -151,6 +164,7 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
             truth::truth(common, arguments.case.as_deref(), severity, load, prove)
         }
         [] if arguments.validate => validate::validate(common),
+        [] if arguments.remote.to.is_some() => remote::transfer(common, arguments),
         [] => own::explain(common, arguments),
         command => program::observe(common, arguments, command),
     }

@@ -8,6 +8,10 @@ use lastmeter_live::transfer::{Placement, Setting, Workload};
 /// A sampled transfer is so many times as long: shares of the samples then have an error of half a percent.
 const SAMPLED_TIMES: u64 = 4;
 
+/// One between two machines is so many times as long: its slow start is over, and there is an answer after three
+/// seconds.
+const BETWEEN_TIMES: u64 = 2;
+
 /// A transfer; defaults: a stream of 64 KiB messages, MTU 1500.
 #[derive(clap::Args, PartialEq)]
 pub(super) struct Transfer {
@@ -38,7 +42,7 @@ pub(super) struct Transfer {
     /// Ends on different cores, the default where there are two
     #[arg(long)]
     other_core: bool,
-    /// How long to measure the transfer [default: 4 s with sampling, else 1 s]
+    /// How long to measure the transfer [default: 4 s with sampling, 2 s with --to, else 1 s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Duration>,
 }
@@ -87,6 +91,20 @@ impl Transfer {
     pub(super) fn sampled(&self, setting: &Setting) -> Setting {
         let times = if self.duration.is_none() { SAMPLED_TIMES } else { 1 };
         Setting { duration: setting.duration * times, ..setting.clone() }
+    }
+
+    /// The setting of a transfer between two machines, whose path is as it is.
+    pub(super) fn between(&self, quick: bool) -> Result<Setting, Complaint> {
+        let of_the_path = self.mtu.is_some() || self.no_offload;
+        if of_the_path || self.same_core || self.other_core {
+            let wrong = "--mtu, --no-offload, --same-core and --other-core set up two ends on one \
+                         machine";
+            return Err(Complaint(format!("{wrong}: leave them out with --to")));
+        }
+        let setting = self.setting(quick)?;
+        let times = if self.duration.is_none() { BETWEEN_TIMES } else { 1 };
+        let setting = Setting { placement: Placement::Free, ..setting };
+        Ok(Setting { duration: setting.duration * times, ..setting })
     }
 
     /// The setting, checked.

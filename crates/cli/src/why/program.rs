@@ -2,11 +2,13 @@
 
 use super::Arguments;
 use super::follow::Follow;
+use super::remote::Far;
 use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_ledger as report;
 use lastmeter_ledger::Ledger;
 use lastmeter_live::load;
 use lastmeter_live::observe::{self, Observation, Watch};
+use lastmeter_live::remote::Seen;
 use lastmeter_live::sample::{Prepared, Sampled, Sampler};
 use lastmeter_why::{account, observed};
 use std::ffi::OsString;
@@ -32,6 +34,7 @@ pub(super) fn observe(
     // What takes time comes before the command, which would run unseen meanwhile.
     let prepared = arguments.sampling(Prepared::new);
     let host = observe::host()?;
+    let mut far = arguments.remote.far()?;
     let begun = Instant::now();
     let child = start(common, command)?;
     let sampling = prepared.and_then(|prepared| sample(prepared, child.id()));
@@ -40,6 +43,7 @@ pub(super) fn observe(
     let mut follow = Follow::new(common, arguments.watch);
     let seen = {
         let mut each = |seen: Observation| {
+            far.iter_mut().for_each(Far::keep);
             let sampled = sampling.as_ref().ok().map(Sampler::so_far);
             follow.show(&told.ledger(&seen, sampled.as_ref()));
             Ok(())
@@ -49,7 +53,13 @@ pub(super) fn observe(
         observe::follow(child, Watch { sampler, begun, every, each: &mut each })?
     };
     let sampled = sampling.as_ref().ok().and_then(|sampler| sampler.end().ok());
-    let ledger = told.ledger(&seen, sampled.as_ref());
+    let mut ledger = told.ledger(&seen, sampled.as_ref());
+    if let Some(far) = far {
+        let unsampled = sampling.as_ref().err().cloned();
+        let busy = told.busy.clone();
+        let ours = Seen { observation: seen.clone(), sampled, unsampled, busy };
+        ledger = far.join(ledger, &told, &ours);
+    }
     match common.json {
         true => output::print(&report::json::to_line(&ledger)),
         false => {
@@ -90,9 +100,9 @@ fn sample(prepared: Prepared, pid: u32) -> Result<Sampler, String> {
 }
 
 /// What every ledger of this command says besides what was observed.
-struct Told<'a> {
-    words: &'a str,
-    host: String,
+pub(super) struct Told<'a> {
+    pub(super) words: &'a str,
+    pub(super) host: String,
     busy: Option<String>,
     sampling: &'a Result<Sampler, String>,
 }

@@ -10,6 +10,7 @@
 
 mod closed;
 mod diag;
+mod far;
 pub mod lift;
 mod pipes;
 mod processes;
@@ -19,6 +20,7 @@ mod timeline;
 mod witness;
 
 pub use closed::Closed;
+pub(crate) use far::{peers, process};
 pub use pipes::Stage;
 pub use timeline::{Interval, Timeline};
 pub use witness::Witnesses;
@@ -55,6 +57,8 @@ const NAME_SERVER: u16 = 53;
 const CONNECTIONS_MAX: usize = 64;
 /// The most connections and threads kept while observing.
 const KEPT_MAX: usize = 65_536;
+/// Marks are kept while there are no more connections than this.
+const MARKED_MAX: usize = 256;
 /// The most network namespaces of one program that are entered.
 const NAMESPACES_MAX: usize = 16;
 
@@ -73,10 +77,35 @@ pub struct Observed {
     pub received: u64,
     /// Mean smoothed round-trip time, seconds.
     pub rtt: f64,
+    /// Mean bytes written and not sent yet.
+    #[serde(default)]
+    pub not_sent: f64,
+    /// Mean bytes sent and not acknowledged.
+    #[serde(default)]
+    pub in_flight: f64,
+    /// Mean bytes that arrived and were not read.
+    #[serde(default)]
+    pub unread: f64,
     /// The first sample.
     pub first: TcpInfo,
     /// The last sample.
     pub last: TcpInfo,
+    /// How far its data had come at the last few hundred samples; kept of the connection with most data.
+    #[serde(default)]
+    pub marks: Vec<Mark>,
+}
+
+/// How far a connection's data had come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Seconds of the host's monotonic clock.
+    pub at: f64,
+    /// Bytes that had left this end for the first time.
+    pub sent: u64,
+    /// Bytes that the other end had acknowledged.
+    pub acked: u64,
+    /// Bytes that had arrived in order.
+    pub received: u64,
 }
 
 /// The observation of a command.
@@ -111,6 +140,9 @@ pub struct Observation {
     /// What the thread that moves the data did over time.
     #[serde(default)]
     pub timeline: Option<Timeline>,
+    /// Seconds that reading the sockets takes, mean: the instant of a sample lies within.
+    #[serde(default)]
+    pub reading: f64,
 }
 
 /// Who is told while a command is followed.
@@ -148,6 +180,8 @@ struct Follower {
     names: u32,
     pipes: BTreeMap<u32, pipes::Ends>,
     looks: u32,
+    /// Seconds that reading sockets took, all looks.
+    reading: f64,
 }
 
 /// Starts `command` and follows it until it ends.
@@ -232,28 +266,38 @@ pub(crate) fn both(pids: [u32; 2], seconds: f64) -> Result<[Observation; 2]> {
     })
 }
 
-/// Looks at `root` and its descendants until `pause` says that it is over: it is handed what is known, the share
-/// of a CPU that looking cost, and for how many seconds to wait.
+/// Looks at `root` and its descendants until `pause` says that it is over, as [`looks`].
 /// Returns what was seen, the seconds that it took, and the share of a CPU that looking cost.
 fn look_until(
     root: u32,
-    mut pause: impl FnMut(&mut Follower, f64, f64) -> Result<bool>,
+    pause: impl FnMut(&mut Follower, f64, f64) -> Result<bool>,
 ) -> Result<(Follower, f64, f64)> {
-    let clock = SchedulerClock::of_this_thread()?;
     let mut follower = Follower::default();
+    let (elapsed, cost) = looks(&mut follower, |follower| follower.look(root), pause)?;
+    Ok((follower, elapsed, cost))
+}
+
+/// Looks until `pause` says that it is over: it is handed what is known, the share of a CPU that looking cost, and for
+/// how many seconds to wait. Returns the seconds that it took, and that share.
+fn looks(
+    follower: &mut Follower,
+    mut look: impl FnMut(&mut Follower) -> Result<()>,
+    mut pause: impl FnMut(&mut Follower, f64, f64) -> Result<bool>,
+) -> Result<(f64, f64)> {
+    let clock = SchedulerClock::of_this_thread()?;
     let (from, (run_from, _)) = (now(), clock.read()?);
     loop {
         let (before, _) = clock.read()?;
-        follower.look(root)?;
+        look(follower)?;
         let run = clock.read()?.0;
         let cost = (run - run_from) / (now() - from).max(EVERY);
-        if pause(&mut follower, cost, ((run - before) / COST_MAX).clamp(EVERY, EVERY_MAX))? {
+        if pause(follower, cost, ((run - before) / COST_MAX).clamp(EVERY, EVERY_MAX))? {
             break;
         }
     }
     let elapsed = now() - from;
     let cost = (clock.read()?.0 - run_from) / elapsed;
-    Ok((follower, elapsed, cost))
+    Ok((elapsed, cost))
 }
 
 /// Sleeps for `seconds`, which may be infinite, or until the process of `ended` ends.
@@ -310,6 +354,9 @@ impl Follower {
             if let Some(now) = processes::throttled(*pid) {
                 self.throttled.entry(*pid).or_insert((now, now)).1 = now;
             }
+        }
+        let own = std::process::id();
+        for pid in if self.pids.is_empty() { std::slice::from_ref(&own) } else { &self.pids } {
             let Some(id) = processes::network(*pid) else { continue };
             let Some(network) = self.networks.get_mut(&id).filter(|_| read.insert(id)) else {
                 continue;
@@ -340,6 +387,13 @@ impl Follower {
         if self.looks < 3 || self.looks.is_multiple_of(SEARCH_EVERY) {
             self.search(root)?;
         }
+        self.threads();
+        self.looks += 1;
+        self.closings.values_mut().for_each(Closings::take);
+        self.sockets()
+    }
+
+    fn threads(&mut self) {
         let mut looks = BTreeMap::new();
         let at = now();
         for pid in &self.pids {
@@ -350,9 +404,6 @@ impl Follower {
                 self.threads.entry(tid).or_insert_with(|| Thread::new(look, at)).note(look, at);
             }
         }
-        self.looks += 1;
-        self.closings.values_mut().for_each(Closings::take);
-        self.sockets()
     }
 
     /// Looks at the sockets of every namespace, and searches for the owners of those that are new.
@@ -367,6 +418,8 @@ impl Follower {
                 }
             })?;
         }
+        let took = now() - at;
+        self.reading += took;
         let all = || streams.iter().map(|seen| seen.inode).chain(names.iter().copied());
         let new = all().any(|inode| {
             inode > 0 && !self.inodes.contains_key(&inode) && !self.foreign.contains(&inode)
@@ -388,7 +441,16 @@ impl Follower {
                 self.connections.entry(key).or_insert_with(new).note(&seen, at);
             }
         }
+        self.mark(at, took);
         Ok(())
+    }
+
+    /// Keeps how far the data had come at a look that began `at` this time and took so long.
+    fn mark(&mut self, at: f64, took: f64) {
+        if self.connections.len() <= MARKED_MAX {
+            let seen = self.connections.values_mut().filter(|one| one.last_at >= at);
+            seen.for_each(|one| one.mark(at + took / 2.0));
+        }
     }
 
     /// The thread that moves the data of the connections with most data.
@@ -406,6 +468,7 @@ impl Follower {
         let mut connections: Vec<Observed> = all.iter().map(|one| one.observed()).collect();
         connections.sort_by_key(|c| std::cmp::Reverse(c.sent + c.received));
         connections.truncate(CONNECTIONS_MAX);
+        connections.iter_mut().skip(1).for_each(|one| one.marks.clear());
         Observation {
             elapsed,
             status: status.and_then(|status| status.code()),
@@ -420,6 +483,7 @@ impl Follower {
             pipeline: pipes::chain(&self.pipes, &threads, elapsed),
             closed: closed::of(self.closings.values(), self.connections.values()),
             timeline: self.mover(&threads).map(|thread| thread.history.timeline()),
+            reading: self.reading / f64::from(self.looks.max(1)),
         }
     }
 }

@@ -1,11 +1,15 @@
 //! What is kept of each connection and each thread from look to look.
 
-use super::Observed;
 use super::diag::Connection as Seen;
 use super::processes::{State, ThreadLook};
 use super::timeline::History;
+use super::{Mark, Observed};
 use crate::tcp_info::TcpInfo;
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+
+/// The most recent marks kept of a connection: eight seconds of looks.
+const MARKS_MAX: usize = 400;
 
 /// A receive queue is full from this share of its buffer: the kernel closes the window before the rest.
 const FULL: f64 = 0.5;
@@ -50,6 +54,9 @@ pub(super) struct Connection {
     pub(super) receive_window: (u32, u32),
     pub(super) windows: Windows,
     pub(super) bbr_rate: Option<f64>,
+    /// Sums of bytes: not sent, in flight, not read.
+    held: [f64; 3],
+    marks: VecDeque<Mark>,
 }
 
 /// Seconds over which a rate is taken, where its steadiness matters.
@@ -123,7 +130,19 @@ impl Connection {
             receive_window: (tcp.receive_window, tcp.receive_window),
             windows: Windows::default(),
             bbr_rate: seen.bbr_rate,
+            held: [0.0; 3],
+            marks: VecDeque::new(),
         }
+    }
+
+    /// Keeps how far the data had come `at` the last look.
+    pub(super) fn mark(&mut self, at: f64) {
+        if self.marks.len() == MARKS_MAX {
+            self.marks.pop_front();
+        }
+        let tcp = &self.last;
+        let (sent, acked, received) = (tcp.departed(), tcp.bytes_acked, tcp.bytes_received);
+        self.marks.push_back(Mark { at, sent, acked, received });
     }
 
     pub(super) fn note(&mut self, seen: &Seen, at: f64) {
@@ -156,6 +175,9 @@ impl Connection {
         self.last = tcp;
         self.rtt_sum += tcp.rtt;
         self.congestion_sum += f64::from(tcp.congestion_window);
+        let flying = tcp.departed().saturating_sub(tcp.bytes_acked) as f64;
+        let now = [tcp.not_sent.into(), flying, seen.receive_queue.into()];
+        self.held.iter_mut().zip(now).for_each(|(sum, bytes): (&mut f64, f64)| *sum += bytes);
         self.send_buffer = memory.send_max;
         self.receive_buffer = widen(self.receive_buffer, memory.receive_max);
         self.send_window = widen(self.send_window, tcp.send_window);
@@ -172,13 +194,19 @@ impl Connection {
     }
 
     pub(super) fn observed(&self) -> Observed {
+        let looks = f64::from(self.looks.all.max(1));
+        let [not_sent, in_flight, unread] = self.held.map(|sum| sum / looks);
         Observed {
+            not_sent,
+            in_flight,
+            unread,
+            marks: self.marks.iter().copied().collect(),
             local: self.local.clone(),
             remote: self.remote_words.clone(),
             seen: self.last_at - self.first_at,
             sent: self.last.bytes_acked,
             received: self.last.bytes_received,
-            rtt: self.rtt_sum / f64::from(self.looks.all.max(1)),
+            rtt: self.rtt_sum / looks,
             first: self.first,
             last: self.last,
         }

@@ -160,6 +160,33 @@ pub struct Witnesses {
     pub not_attributed: f64,
 }
 
+impl Witnesses {
+    /// What is known to a user who may not see the process: its socket, and the machine.
+    #[must_use]
+    pub fn of_the_socket(&self) -> Witnesses {
+        Witnesses {
+            names: 0.0,
+            run: 0.0,
+            wait: 0.0,
+            user: None,
+            throttled: None,
+            timer: 0.0,
+            disk: 0.0,
+            pipe: 0.0,
+            send: 0.0,
+            receive: 0.0,
+            poll: 0.0,
+            pipe_write: 0.0,
+            connect: 0.0,
+            accept: 0.0,
+            others: 0.0,
+            other: 0.0,
+            not_attributed: 1.0,
+            ..*self
+        }
+    }
+}
+
 /// What was read besides connections and threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Around {

@@ -53,7 +53,12 @@ pub(crate) fn run(job: &Job, listening: Listening) -> Result<End> {
     let streams = (0..job.setting.streams)
         .map(|_| accept(&listening.listener, job))
         .collect::<Result<Vec<_>>>()?;
-    on_threads(&streams, libc::SO_RCVBUF, &job.cores, |stream, core| one(job, stream, core))
+    on(&job.setting, &streams, &job.cores)
+}
+
+/// Receives on these connections until the sender shuts down.
+pub(crate) fn on(setting: &Setting, streams: &[TcpStream], cores: &[usize]) -> Result<End> {
+    on_threads(streams, libc::SO_RCVBUF, cores, |stream, core| one(setting, stream, core))
 }
 
 fn accept(listener: &TcpListener, job: &Job) -> Result<TcpStream> {
@@ -71,8 +76,7 @@ fn accept(listener: &TcpListener, job: &Job) -> Result<TcpStream> {
     Ok(stream)
 }
 
-fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread> {
-    let setting = &job.setting;
+fn one(setting: &Setting, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread> {
     setting.placement.take(core)?;
     let size = setting.message.0 as usize;
     let mut buffer = vec![0u8; size];

@@ -55,11 +55,15 @@ fn connect_one(job: &Job) -> Result<TcpStream> {
 
 /// Sends until the time is over, then shuts down.
 pub(crate) fn run(job: &Job, streams: Vec<TcpStream>) -> Result<End> {
-    on_threads(&streams, libc::SO_SNDBUF, &job.cores, |stream, core| one(job, stream, core))
+    on(&job.setting, &streams, &job.cores)
 }
 
-fn one(job: &Job, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread> {
-    let setting = &job.setting;
+/// The same on these connections.
+pub(crate) fn on(setting: &Setting, streams: &[TcpStream], cores: &[usize]) -> Result<End> {
+    on_threads(streams, libc::SO_SNDBUF, cores, |stream, core| one(setting, stream, core))
+}
+
+fn one(setting: &Setting, mut stream: &TcpStream, core: Option<usize>) -> Result<Thread> {
     setting.placement.take(core)?;
     let mut source = Source::new(setting)?;
     let mut answer = vec![0u8; setting.message.0 as usize];

@@ -198,6 +198,10 @@ pub(super) fn at_the_receiver(_: &Witnesses) -> Advice {
     Advice::of("Run `lastmeter why` at the receiver", None, None)
 }
 
+pub(super) fn as_its_user(_: &Witnesses) -> Advice {
+    Advice::of("Run the agent as the user of the receiving program, or as root", None, None)
+}
+
 pub(super) fn pacing(w: &Witnesses) -> Advice {
     let cap = 2.0 * w.pacing_max.unwrap_or(0.0);
     let words = format!("Raise SO_MAX_PACING_RATE to {}", in_words(cap));

@@ -108,9 +108,7 @@ test!(SHUT, "that window fell to nothing, or was not opened again each round tri
     let settled = w.seconds >= 10.0 * w.rtt_min && w.window_limited >= MOST;
     Some(w.window_closed >= 0.1 || (settled && windows_a_trip(w) < HALF_WINDOW))
 });
-test!(OPEN, "a window arrived each round trip", |w| {
-    Some(w.window_closed < 0.1 && windows_a_trip(w) >= NEAR)
-});
+test!(OPEN, "a window arrived each round trip", |w| { Some(is_window_a_trip(w)) });
 test!(STEADY, "that window never fell to half", |w| Some(w.window_constant >= 0.5));
 test!(WINDOW_A_TRIP, "one window arrived per round trip", |w| {
     let bytes = w.rate * w.receive_rtt / 8.0;
@@ -183,6 +181,11 @@ test!(QUIET, "no packets to speak of", |w| {
 
 pub(super) fn queued(w: &Witnesses) -> bool {
     w.rtt > QUEUE_RATIO * w.rtt_min && w.rtt - w.rtt_min > QUEUE_MIN
+}
+
+/// Whether all of a window arrives each round trip.
+pub(super) fn is_window_a_trip(w: &Witnesses) -> bool {
+    w.window_closed < 0.1 && windows_a_trip(w) >= NEAR
 }
 
 /// Windows that arrive each round trip: one if the window is the limit, fewer if its owner is slow.

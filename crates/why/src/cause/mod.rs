@@ -6,10 +6,12 @@
 //! thread that moves the data is not attributed.
 
 mod advice;
+mod both;
 mod facts;
 mod rows;
 
 pub use advice::{Advice, Gain, Lift};
+pub use both::is_hidden;
 
 use facts::{DATAGRAMS, MOST, SOME};
 use lastmeter_ledger::Confidence;
@@ -181,6 +183,11 @@ fn open(w: &Witnesses) -> String {
              only that end can tell.",
             percent(waiting)
         ),
+        w if w.sends && is_hidden(w) && w.empty >= MOST => format!(
+            "Its socket had nothing to send {}: the sending program is slow, and why only a user \
+             who may see its process can tell.",
+            percent(w.empty)
+        ),
         w if w.sends && w.window_limited >= SOME => {
             "The receiver's window limits and varies: its program reads too slowly or its buffer \
              is small, which only the receiver's side can tell."
@@ -245,12 +252,14 @@ fn found(w: &Witnesses, row: &Row, rows: &[Row]) -> Finding {
 pub type Side<'a> = (Option<&'a Witnesses>, &'a Finding);
 
 /// Joins what both sides say: a cause at one side that the other leaves open or says less exactly, and
-/// what only both together show.
-pub fn joined(sender: Side<'_>, receiver: Side<'_>) -> Finding {
-    if let (Some(out), Some(back)) = (sender.0, receiver.0)
-        && let Some(finding) = together(out, sender.1, back, receiver.1)
-    {
-        return finding;
+/// what only both together show. `clock` is by how many seconds the sides' clocks may be apart.
+pub fn joined(sender: Side<'_>, receiver: Side<'_>, clock: f64) -> Finding {
+    if let (Some(out), Some(back)) = (sender.0, receiver.0) {
+        let finding = both::buffers(out, sender.1, back, receiver.1);
+        let finding = finding.or_else(|| both::path(out, sender.1, back, receiver.1, clock));
+        if let Some(finding) = finding {
+            return finding;
+        }
     }
     let (sender, receiver) = (sender.1, receiver.1);
     match (sender.cause, receiver.cause) {
@@ -268,50 +277,6 @@ pub fn joined(sender: Side<'_>, receiver: Side<'_>) -> Finding {
         )),
         (None, None) => sender.clone(),
     }
-}
-
-/// What neither side can see alone.
-fn together(
-    out: &Witnesses,
-    sender: &Finding,
-    back: &Witnesses,
-    receiver: &Finding,
-) -> Option<Finding> {
-    let finding = |cause, share, words: String, advice: Advice, sure: bool| Finding {
-        cause: Some(cause),
-        share,
-        confidence: if sure { Confidence::High } else { Confidence::Medium },
-        next: None,
-        words: format!("{words}. {}.", advice.knob()),
-        advice: Some(advice),
-    };
-    let sure = out.wait < DISTURBED && back.wait < DISTURBED;
-    let waits = back.receive + back.poll;
-    if sender.cause == Some(Cause::ReceiverSlow) && receiver.cause.is_none() && waits >= MOST {
-        let words =
-            "The sender's data is not taken while the receiver waits for data: what passes \
-                     it on between them is the limit"
-                .to_owned();
-        return Some(finding(Cause::Proxy, out.window_limited, words, advice::proxy(out), sure));
-    }
-    // Bytes that have arrived and are not yet known to: the time that acknowledgements take.
-    let ahead = back.at.1 as f64 - out.at.1 as f64 + (out.at.0 - back.at.0) * out.rate / 8.0;
-    let way_back = ahead * 8.0 / out.rate.max(1.0);
-    let plain = sender.cause.is_none_or(|cause| cause == Cause::LinkRate);
-    let queue = out.rtt - out.rtt_min;
-    // Otherwise the sender is held back elsewhere, and the round trip is longer for that.
-    // A queue on the way there would lose data, and what is lost makes what has arrived uneven.
-    let held = out.window_limited >= SOME || out.lost > 0.0 || out.connections > 1;
-    let full = facts::queued(out) && out.congestion_filled >= MOST && !held;
-    if out.sends && plain && full && way_back >= queue / 2.0 {
-        let words = format!(
-            "The way back is full: acknowledgements take {:.0} ms of a round trip of {:.0} ms",
-            1e3 * way_back,
-            1e3 * out.rtt
-        );
-        return Some(finding(Cause::AckPath, out.busy, words, advice::ack_path(out), sure));
-    }
-    None
 }
 
 /// A cause in words.
@@ -472,7 +437,7 @@ mod tests {
         let slow = Witnesses { window_limited: 0.9, window_closed: 0.8, ..blocked() };
         let waits = Witnesses { sends: false, send: 0.0, receive: 0.95, ..blocked() };
         let of = |out: &Witnesses, back: &Witnesses| {
-            joined((Some(out), &judge(out)), (Some(back), &judge(back))).cause
+            joined((Some(out), &judge(out)), (Some(back), &judge(back)), 0.0).cause
         };
         assert_eq!(of(&slow, &waits), Some(Cause::Proxy));
         let queue = Witnesses { congestion_filled: 1.0, rtt: 0.09, acknowledged: 0.1, ..blocked() };
@@ -482,6 +447,37 @@ mod tests {
         let back = Witnesses { at: (1.0, 1_400_000), ..waits };
         assert_eq!(of(&out, &back), Some(Cause::AckPath));
         assert_eq!(of(&out, &Witnesses { at: (1.0, 1_050_000), ..waits }), None);
+        // Not if the clocks may be as far apart.
+        let full = Witnesses { at: (1.0, 1_400_000), ..waits };
+        let sides = ((Some(&out), &judge(&out)), (Some(&full), &judge(&full)));
+        assert_eq!(joined(sides.0, sides.1, 0.03).cause, None);
+    }
+
+    #[test]
+    fn both_sides_tell_a_slow_reader_from_a_small_buffer() {
+        // A window that varies: the sender leaves it open.
+        let out =
+            Witnesses { window_limited: 0.9, window_constant: 0.3, window: 1 << 17, ..blocked() };
+        assert_eq!(judge(&out).cause, None);
+        // The agent may not see the process that reads.
+        let hidden = Witnesses {
+            sends: false,
+            send: 0.0,
+            run: 0.0,
+            not_attributed: 1.0,
+            receive_buffer_fixed: true,
+            ..blocked()
+        };
+        let of =
+            |back: &Witnesses| joined((Some(&out), &judge(&out)), (Some(back), &judge(back)), 0.0);
+        let behind = of(&Witnesses { unread: 1.0, queue_full: 0.9, ..hidden });
+        assert_eq!(behind.cause, Some(Cause::ReceiverSlow));
+        assert!(behind.words.contains("data lay unread at its side"), "{}", behind.words);
+        let small = of(&hidden);
+        assert_eq!(small.cause, Some(Cause::ReceiveBuffer));
+        assert!(small.words.contains("reads at once"), "{}", small.words);
+        // Neither, if the reader is behind only now and then.
+        assert_eq!(of(&Witnesses { unread: 0.6, queue_full: 0.2, ..hidden }).cause, None);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Bottlenecks made on purpose between two hosts of our own, and whether the verdicts name them.
 //!
 //! Every case is a transfer with one thing wrong, at three severities, looked at from the sender, from the
-//! receiver and from both, as any other program would be. What one side cannot see it should leave open,
+//! receiver and from both, as any other program would be; and from both by a user who may not see the receiver's
+//! process, only its socket, as an agent of `why --to` may be. What cannot be seen should be left open,
 //! which counts as undecided, not as right.
 
 mod cases;
@@ -23,7 +24,7 @@ pub struct Case {
     pub name: &'static str,
     /// What is wrong.
     pub truth: Cause,
-    /// What the sender's side may say instead, since it cannot see more.
+    /// What may be said instead from the sender's side, and where only the receiver's socket is seen.
     pub from_sender: Option<Cause>,
     play: fn(u32) -> Play,
 }
@@ -45,7 +46,7 @@ pub enum Score {
 pub struct Line {
     /// Its name, with `@load` where other programs kept every core busy.
     pub case: String,
-    /// `sender`, `receiver`, `both`.
+    /// `sender`, `receiver`, `both`; `socket` is both without the receiver's process.
     pub side: &'static str,
     /// From 1.
     pub severity: u32,
@@ -67,7 +68,7 @@ pub struct Line {
     pub witnesses: Option<Witnesses>,
 }
 
-/// Makes the bottleneck and judges it from three sides; with `load`, while other programs keep every core
+/// Makes the bottleneck and judges it from all sides; with `load`, while other programs keep every core
 /// busy.
 ///
 /// # Errors
@@ -77,9 +78,18 @@ pub fn run(case: &Case, severity: u32, load: bool) -> lastmeter_live::Result<Vec
     let witnesses = Running::start(&play)?.look()?.map(|end| end.witnesses);
     let [sender, receiver] =
         [0, 1].map(|end| witnesses[end].as_ref().map_or_else(cause::unseen, cause::judge));
-    let both = cause::joined((witnesses[0].as_ref(), &sender), (witnesses[1].as_ref(), &receiver));
+    let both =
+        cause::joined((witnesses[0].as_ref(), &sender), (witnesses[1].as_ref(), &receiver), 0.0);
+    let hidden = witnesses[1].as_ref().map(Witnesses::of_the_socket);
+    let alone = hidden.as_ref().map_or_else(cause::unseen, cause::judge);
+    let socket = cause::joined((witnesses[0].as_ref(), &sender), (hidden.as_ref(), &alone), 0.0);
     let [out, back] = witnesses;
-    let sides = [("sender", sender, out), ("receiver", receiver, back), ("both", both, None)];
+    let sides = [
+        ("sender", sender, out),
+        ("receiver", receiver, back),
+        ("both", both, None),
+        ("socket", socket, None),
+    ];
     let line = |(side, finding, witnesses)| Line {
         witnesses,
         ..line(case, severity, load, side, finding)
@@ -104,7 +114,7 @@ fn is_cpu(cause: Cause) -> bool {
 }
 
 fn line(case: &Case, severity: u32, load: bool, side: &'static str, finding: Finding) -> Line {
-    let from_here = side == "sender" && finding.cause == case.from_sender;
+    let from_here = ["sender", "socket"].contains(&side) && finding.cause == case.from_sender;
     let shared = load && is_cpu(case.truth) && finding.cause == Some(Cause::SharedCpu);
     let score = match finding.cause {
         None => Score::Undecided,
@@ -143,7 +153,7 @@ pub fn row(line: &Line) -> String {
 /// The score of each side.
 pub fn summary(lines: &[Line]) -> String {
     let mut out = String::new();
-    for side in ["sender", "receiver", "both"] {
+    for side in ["sender", "receiver", "both", "socket"] {
         let of = |score| lines.iter().filter(|l| l.side == side && l.score == score).count();
         let sure = |l: &&Line| l.score == Score::Wrong && l.confidence == Confidence::High;
         out += &format!(
