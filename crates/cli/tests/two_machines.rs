@@ -204,17 +204,18 @@ fn our_own_transfer_is_explained_from_both_ends() {
     let Some(running) = hosts(full, full) else { return };
     let agent = agent(&running, &[]);
     let run = |options: &[&str]| ledger(&why(&running, &agent, options, &[]));
-    says("A link is full", || run(&["--duration", "2 s"]));
-    says("A link is full", || run(&["--duration", "2 s", "--reverse"]));
-    // Five milliseconds each way, and what the small buffer lets wait before the link.
-    passes(attempts::attempt(|| {
-        let found = run(&["--duration", "500 ms", "--send-buffer", "16 KiB"]);
-        is_joined(&found);
-        let there = &found["paths"][0]["stages"][1];
-        attempts::in_time!(there["name"] == "network, there", "{}", found["notes"]);
-        let seconds = there["wait"]["mean"].as_f64().unwrap();
-        attempts::in_time!((0.004..0.03).contains(&seconds), "{there}");
-    }));
+    for way in [&[][..], &["--reverse"]] {
+        says("A link is full", || {
+            let ledger = run(&[&["--duration", "2 s"], way].concat());
+            // Its queue lies on the way of the data, which both ends' clocks can tell.
+            let there = &ledger["paths"][0]["stages"][1];
+            let notes = &ledger["notes"];
+            attempts::in_time!(there["name"] == "network, there", "{notes}");
+            let seconds = there["wait"]["mean"].as_f64().unwrap();
+            attempts::in_time!((0.01..0.3).contains(&seconds), "{there} {notes}");
+            ledger
+        });
+    }
 }
 
 #[test]

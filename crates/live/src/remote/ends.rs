@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Timeout for all connections to come.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Places for connections of others while they wait to be accepted.
+const SPARE: i32 = 16;
 /// Timeout for the key of one.
 const KEY_MAX: Duration = Duration::from_secs(2);
 
@@ -87,7 +89,7 @@ fn listening(job: &Job, address: IpAddr) -> Result<TcpListener> {
     let what = || format!("listening on {address}");
     let fd = opened(job, address)?;
     bind(&fd, &SocketAddr::new(address, 0)).doing(what)?;
-    listen(&fd, job.setting.streams as i32).doing(what)?;
+    listen(&fd, job.setting.streams as i32 + SPARE).doing(what)?;
     Ok(TcpListener::from(fd))
 }
 
@@ -140,4 +142,27 @@ fn has_key(job: &Job, stream: &mut TcpStream, until: Instant) -> std::io::Result
     }
     stream.set_read_timeout(None)?;
     Ok(same(&String::from_utf8_lossy(&key), &job.key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::Placement;
+
+    #[test]
+    fn who_does_not_know_the_key_takes_no_place() {
+        let setting = Setting { placement: Placement::Free, ..Setting::PLAIN };
+        let at = At::Listen("127.0.0.1".parse().unwrap());
+        let job = Job { setting, sends: false, at, key: "k".repeat(KEY_LEN) };
+        let listener = listening(&job, "127.0.0.1".parse().unwrap()).unwrap();
+        let to = listener.local_addr().unwrap();
+        let mut strangers: Vec<_> = (0..3).map(|_| TcpStream::connect(to).unwrap()).collect();
+        strangers[0].write_all(&[b'x'; KEY_LEN]).unwrap();
+        strangers[1].shutdown(std::net::Shutdown::Both).unwrap();
+        // The third says nothing; the right one comes last.
+        let right = connected(&job, to).unwrap();
+        let streams = accepted(&job, &listener).unwrap();
+        assert_eq!(streams[0].peer_addr().unwrap(), right.local_addr().unwrap());
+        assert_eq!(strangers[0].read(&mut [0]).unwrap_or(0), 0, "it was left open");
+    }
 }

@@ -209,3 +209,11 @@ fn a_driver_tells_what_a_hostile_agent_did() {
     let gone = misled(|stream| stream.shutdown(std::net::Shutdown::Both).unwrap());
     assert!(gone.contains("closed"), "{gone}");
 }
+
+#[test]
+fn a_driver_gives_up_an_agent_that_stops_in_the_middle_of_a_message() {
+    let begun = Instant::now();
+    let why = misled(|stream| stream.write_all(b"{\"answer\":\"list").unwrap());
+    assert!(why.contains("no message within 10 s"), "{why}");
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+}
