@@ -52,8 +52,12 @@ fn plain(at: SocketAddr) -> SocketAddr {
 impl Follower {
     fn look_at_peers(&mut self, from: &BTreeSet<IpAddr>) -> Result<()> {
         if self.looks.is_multiple_of(SEARCH_EVERY) {
-            self.machine.get_or_insert_with(super::Machine::now);
             self.surroundings();
+            for pid in &self.pids {
+                if let Some(times) = processes::user_system(*pid) {
+                    self.processes.insert(*pid, times);
+                }
+            }
         }
         self.threads();
         self.looks += 1;
@@ -127,6 +131,7 @@ impl Follower {
         self.threads.retain(|_, thread| pids.contains(&thread.first.pid));
         self.pids.retain(|pid| pids.contains(pid));
         self.throttled.retain(|pid, _| pids.contains(pid));
+        self.processes.retain(|pid, _| pids.contains(pid));
         self.seen.retain(|pid| pids.contains(pid));
         self.pipes.clear();
     }

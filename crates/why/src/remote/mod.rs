@@ -251,21 +251,25 @@ impl Findings {
 fn side(end: &End<'_>) -> Ledger {
     let seen = &end.seen.observation;
     let mut ledger = observed::ledger(end.name, seen, end.machine.to_owned());
-    ledger.notes = vec![format!(
-        "{} looks, taking {:.2} % of a CPU; {}, {:.2} s in user mode, {:.2} s in the kernel.",
-        seen.looks,
-        100.0 * seen.cost,
-        match seen.processes {
-            1 => "one process".to_owned(),
-            count => format!("{count} processes"),
-        },
-        seen.user,
-        seen.system
-    )];
+    let processes = match seen.processes {
+        0 => "no process was seen".to_owned(),
+        count => format!(
+            "{}, {:.2} s in user mode, {:.2} s in the kernel",
+            if count == 1 { "one process".to_owned() } else { format!("{count} processes") },
+            seen.user,
+            seen.system
+        ),
+    };
+    let cost = 100.0 * seen.cost;
+    ledger.notes = vec![format!("{} looks, taking {cost:.2} % of a CPU; {processes}.", seen.looks)];
     account::add(&mut ledger, seen, end.seen.sampled.as_ref());
     ledger.paths.retain(|path| path.name == account::PATH);
     // What plays no part at this end would hide what does.
-    ledger.resources.retain(|one| one.kind == "cpu" || one.utilisation() >= SHOWN);
+    let knows_cpu = seen.processes > 0;
+    ledger.resources.retain(|one| match one.kind.as_str() {
+        "cpu" => knows_cpu,
+        _ => one.utilisation() >= SHOWN,
+    });
     ledger
 }
 

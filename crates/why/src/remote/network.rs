@@ -4,8 +4,9 @@ use super::{End, Pair, RECEIVER, SENDER, at, near};
 use crate::observed::SEEN_MIN;
 use lastmeter_ledger::figures;
 use lastmeter_ledger::{Count, Counter, Latency, Path, Place, Stage, Times, Totals};
-use lastmeter_live::observe::Mark;
+use lastmeter_live::observe::{Mark, Observed};
 use lastmeter_live::remote::Clocks;
+use lastmeter_live::tcp_info::TcpInfo;
 use std::cmp::Ordering;
 
 /// The clocks may be off by this share of the round trip where one-way delays are told.
@@ -79,11 +80,18 @@ fn clock_words(clocks: &Clocks) -> String {
     )
 }
 
+/// By how much a count grows each second, from the first look at a connection to the last.
+fn each_second(one: &Observed, what: fn(&TcpInfo) -> u64) -> f64 {
+    match one.seen < SEEN_MIN {
+        // It was seen once, after a time that nobody knows.
+        true => what(&one.last) as f64 / SEEN_MIN,
+        false => what(&one.last).saturating_sub(what(&one.first)) as f64 / one.seen,
+    }
+}
+
 /// What the kernels of both ends say of the same packets.
 fn both_sides(main: &Pair<'_>) -> Vec<String> {
     let (out, back) = (&main.sender.last, &main.receiver.last);
-    let seen = main.sender.seen.max(SEEN_MIN);
-    let rate = |bytes: u64, seconds: f64| figures::rate(bytes as f64 * 8.0 / seconds);
     let own = match back.receive_rtt {
         0.0 => "does not know it".to_owned(),
         rtt => format!("estimates {}", figures::time(rtt)),
@@ -93,12 +101,11 @@ fn both_sides(main: &Pair<'_>) -> Vec<String> {
         figures::time(main.sender.rtt),
         figures::time(out.rtt_min)
     );
-    let sent = out.bytes_sent.max(main.sender.sent);
     let rates = format!(
-        "Rate: the sender's kernel sent {} ({} of it again), the receiver's took {} in order.",
-        rate(sent, seen),
+        "Rate: the sender's kernel sent {} ({} in all again), the receiver's took {} in order.",
+        figures::rate(8.0 * each_second(main.sender, |t| t.bytes_sent.max(t.bytes_acked))),
         figures::size(out.bytes_repeated),
-        rate(main.receiver.received, main.receiver.seen.max(SEEN_MIN))
+        figures::rate(8.0 * each_second(main.receiver, |t| t.bytes_received))
     );
     let missing = out.data_segments_out.saturating_sub(back.data_segments_in);
     let segments = format!(
@@ -175,8 +182,8 @@ pub(super) fn path(pair: &Pair<'_>, there: Option<f64>, several: bool) -> Path {
     let Pair { sender, receiver } = pair;
     let bytes = receiver.received;
     let delivered = Count { packets: receiver.last.data_segments_in.into(), bytes };
-    let seen = receiver.seen.max(SEEN_MIN);
-    let each_second = (bytes as f64 / seen).max(1.0);
+    let goodput = 8.0 * each_second(receiver, |t| t.bytes_received);
+    let each_second = (goodput / 8.0).max(1.0);
     let name = |text: &str| match several {
         true => format!("{text}, {}", sender.local),
         false => text.to_owned(),
@@ -204,7 +211,6 @@ pub(super) fn path(pair: &Pair<'_>, there: Option<f64>, several: bool) -> Path {
         0 => "seen from both ends".to_owned(),
         again => format!("seen from both ends, {again} segments sent again"),
     };
-    let goodput = bytes as f64 * 8.0 / seen;
     let totals = Totals { latency, ..Totals::new(delivered, goodput) };
     Path::new(format!("{} to {}", sender.local, sender.remote), class, stages, totals)
 }

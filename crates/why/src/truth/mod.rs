@@ -190,6 +190,7 @@ mod tests {
         let far = CASES.iter().find(|case| case.from_sender.is_some()).unwrap();
         let said = Finding { cause: Some(Cause::ReceiverSlow), ..cause::unseen() };
         assert_eq!(line(far, 1, false, "sender", said.clone()).score, Score::Right);
+        assert_eq!(line(far, 1, false, "socket", said.clone()).score, Score::Right);
         assert_eq!(line(far, 1, false, "both", said).score, Score::Wrong);
         assert_eq!(line(far, 1, false, "both", cause::unseen()).score, Score::Undecided);
     }
