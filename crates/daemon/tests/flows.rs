@@ -252,6 +252,7 @@ fn all_that_a_rule_may_say_of_a_packet_d_29_d_36_d_66() {
     let Some(mut net) = Net::new("rules") else { return };
     net.write(
         "[plugins.no-ping]\nexpression = '(not (= protocol 1))'\n\
+         [plugins.no-telnet]\nexpression = '(not (= destination-port 23))'\n\
          [plugins.short]\nexpression = '(< length 1000)'",
     );
     net.start();
@@ -292,6 +293,15 @@ fn all_that_a_rule_may_say_of_a_packet_d_29_d_36_d_66() {
     assert!(!net.ping("-c 1 -s 1200 10.2.0.2").0);
     let plugins = net.json("plugins");
     assert_eq!(plugins["plugins"][0]["denied"], 2, "{plugins:#}");
+    // An error about a packet at one output passes the plugins of the other.
+    said(&net.router("set", &["ports.east.departing", "['no-telnet']"]), 0);
+    said(&net.router("set", &["ports.west.departing", "['no-telnet']"]), 0);
+    ip(&format!("-n {} link set west mtu 1300", net.names[1]));
+    std::thread::sleep(Duration::from_millis(200));
+    let arguments = ["ping", "-n", "-c", "1", "-W", "3", "-M", "do", "-s", "1400", "10.1.0.1"];
+    let told = net.inside(2, &arguments).output().unwrap();
+    assert!(String::from_utf8_lossy(&told.stdout).contains("1300"), "{told:?}");
+    std::thread::sleep(Duration::from_millis(100));
     assert_eq!(net.json("ledger")["balance"]["packets_residual"], 0);
 }
 
@@ -417,12 +427,12 @@ fn a_route_s_nodes_are_asked_in_turn_and_one_refusal_undoes_all_d_46() {
     }
     // Each has heard of the other, and of the port that it is connected to.
     let routers = || net.json("neighbours")["ports"][0]["routers"].clone();
-    while routers()[0]["description"] != "north" {
+    let theirs = || said(&there("show", &["neighbours"]), 0);
+    while routers()[0]["description"] != "north" || !theirs().contains("its port east (east)") {
         assert!(began.elapsed() < Duration::from_secs(30), "{:#}", routers());
         std::thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(routers()[0]["port"], "e0");
-    assert!(said(&there("show", &["neighbours"]), 0).contains("its port east (east)"));
     let packets = "@10.1.0.1/32 10.3.0.2/32 0 : 65535 0 : 65535 0x00/0x00";
     let own = ["--route", "b", "--rate", "4 Mbit/s", "--ttl", "60 s"];
     let told = net.reserve("film", packets, &own, 0);

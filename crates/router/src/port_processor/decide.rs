@@ -193,9 +193,12 @@ impl PortProcessor {
 
     /// Packets that wait for the plugins of the ports where they leave pass them, and leave.
     pub(super) fn depart(&mut self, now: Time) {
-        for port in 0..self.ports.len() {
-            if !self.ports[port].leaving.is_empty() {
-                self.pass_departing(port, now);
+        // An error about a packet leaves by another port, whose turn may be over; there are no errors about errors.
+        for _ in 0..2 {
+            for port in 0..self.ports.len() {
+                if !self.ports[port].leaving.is_empty() {
+                    self.pass_departing(port, now);
+                }
             }
         }
     }
@@ -229,6 +232,8 @@ impl PortProcessor {
         for going in leaving.drain(..) {
             self.deliver(Going { departed: true, ..going }, now);
         }
+        // What joined meanwhile keeps its place.
+        leaving.append(&mut self.ports[port].leaving);
         self.ports[port].leaving = leaving;
     }
 

@@ -382,7 +382,7 @@ impl PortProcessor {
         ports[2..].copy_from_slice(&seen.ports.1.to_be_bytes());
         let key = FlowKey { addresses, ports, protocol: seen.protocol };
         let hop = FlowHop { port: to.port.into(), mtu: out.mtu.into(), macs };
-        self.tell(Event::Flow { key, hop });
+        self.tell(Event::Flow { key, hop, setup: self.setups });
     }
 }
 

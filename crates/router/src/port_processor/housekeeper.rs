@@ -59,6 +59,8 @@ struct House {
     folder: PathBuf,
     /// The folder of its sockets.
     run: PathBuf,
+    /// Setups that the port processor was told, the first one counted in.
+    setups: Mutex<u64>,
     host: Arc<Host>,
     library: Arc<dyn Library + Send + Sync>,
     shared: Shared,
@@ -152,6 +154,7 @@ pub fn run(
         current: Mutex::new(Current { config, running }),
         folder: folder.to_owned(),
         run: run.to_owned(),
+        setups: Mutex::new(1),
         host,
         library,
         shared,
@@ -234,7 +237,12 @@ fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
                 Event::Resolve { port, address } => {
                     asked.insert((port, address));
                 }
-                Event::Flow { key, hop } => drop(house.shared.set_flow(&key, &hop)),
+                Event::Flow { key, hop, setup } => {
+                    let setups = house.setups.lock().unwrap_or_else(PoisonError::into_inner);
+                    if setup == *setups {
+                        let _ = house.shared.set_flow(&key, &hop);
+                    }
+                }
             }
         }
         for (port, address) in asked {
@@ -404,6 +412,7 @@ fn configure(house: &House, text: &str, bound: Bound) -> Result<Vec<(String, f64
     let made = set_up(&config, &bound, Some(&current), places, &house.host)?;
     let (setup, running, mut took) = made;
     let began = std::time::Instant::now();
+    *house.setups.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     house.door.tell(Change::Setup(Box::new(setup)));
     house.door.settle();
     took.push(("bind".to_owned(), began.elapsed().as_secs_f64()));

@@ -155,6 +155,8 @@ pub enum Event {
         key: FlowKey,
         /// The destination.
         hop: FlowHop,
+        /// How many setups there had been: what an earlier one said of it may be wrong.
+        setup: u64,
     },
 }
 
@@ -284,6 +286,8 @@ pub struct PortProcessor {
     held: Vec<Held>,
     answers: Answers,
     candidates: Vec<(u32, u8)>,
+    /// Setups so far.
+    setups: u64,
     ended: bool,
 }
 
@@ -336,6 +340,7 @@ impl PortProcessor {
             held: Vec::new(),
             answers: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
             candidates: vec![(0, 0); CANDIDATES],
+            setups: 0,
             ended: false,
         };
         processor.set_up(setup);
@@ -473,6 +478,7 @@ impl PortProcessor {
 
     fn set_up(&mut self, setup: Setup) {
         let now = self.now();
+        self.setups += 1;
         (self.rules, self.policies) = (setup.rules, setup.policies);
         let old = std::mem::replace(&mut self.treatments, setup.treatments);
         for flow in old {
