@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 pytest.importorskip("av", reason="PyAV is not installed")
 
-from lastmeter.media import Graph, desk, measure, modules
+from lastmeter.media import Graph, account, desk, measure, modules
 from lastmeter.media.network import CameraSource, WindowSink, wait_for_port
 from lastmeter.media.shows import Rover
 from lastmeter.media.window import BrowserSink
@@ -132,6 +132,8 @@ def test_four_cameras_are_shown_on_time_without_growth(
     assert not is_long or sizes[1] - sizes[0] < 4e6, "memory grows"
     if late.quantile(0.99) > measure.LIMIT:
         # Only an idle machine can say; on a busy one the ledger has said who else had the CPU.
+        crowded = graph.kept_waiting >= account.CROWDED
+        assert crowded or not is_long, "timeouts were late though no other program had the CPU"
         print("UNDECIDED: timeouts were late; run this on an idle machine, or with `chrt -R -f 1`")
 
 

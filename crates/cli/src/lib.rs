@@ -21,6 +21,7 @@ mod lookup;
 mod media;
 mod output;
 mod progress;
+pub mod published;
 mod repro;
 pub mod results;
 pub mod route;

@@ -20,6 +20,10 @@ pub(crate) struct File {
 }
 
 impl File {
+    /// A device's file, its control socket beside it.
+    pub(crate) fn at(file: PathBuf) -> File {
+        File { file, control: None }
+    }
     fn control(&self) -> PathBuf {
         self.control.clone().unwrap_or_else(|| self.file.with_extension("control"))
     }

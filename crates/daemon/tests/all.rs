@@ -5,6 +5,7 @@
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
 mod camera;
+mod camera_tables;
 mod disk;
 mod display;
 mod docs;

@@ -10,6 +10,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use x11rb::connection::Connection;
+use x11rb::protocol::xproto::{ConnectionExt as _, CreateGCAux, Rectangle};
+use x11rb::wrapper::ConnectionExt as _;
 
 const OWNER: &str = "the-owners-secret";
 const GUEST: &str = "guest-of-this-house";
@@ -59,7 +62,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A test whose times a busy machine can spoil.
-fn tried(test: impl Fn()) {
+pub(super) fn tried(test: impl Fn()) {
     match attempt(test) {
         Outcome::Passed => {}
         Outcome::Undecided(words) => {
@@ -69,7 +72,7 @@ fn tried(test: impl Fn()) {
     }
 }
 
-fn camera(folder: &Path, arguments: &[&str]) -> Output {
+pub(super) fn camera(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.arg("camera").args(arguments).current_dir(folder);
     command.output().unwrap()
@@ -227,6 +230,38 @@ fn a_106_the_ledger_names_each_bottleneck() {
             let verdict = &ledger["verdict"];
             in_time!(verdict["resource"] == limits, "it is {limits}: {verdict:#}");
         });
+    }
+}
+
+#[test]
+fn an_x_screen_is_a_source() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let Some((_server, screen)) = super::display::x_server() else { return };
+    let (x, number) = x11rb::connect(Some(&screen)).unwrap();
+    let root = x.setup().roots[number].root;
+    let context = x.generate_id().unwrap();
+    x.create_gc(context, root, &CreateGCAux::new().foreground(0x00c0_4020)).unwrap();
+    let part = Rectangle { x: 100, y: 50, width: 60, height: 40 };
+    x.poly_fill_rectangle(root, context, &[part]).unwrap();
+    x.sync().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let more = format!("source = 'x11:{screen}'\nsize = '320x200'\nrate = 10\n");
+    let (_running, _, receivers) = start(folder.path(), &more);
+    let asked = ["ask", &receivers, "--format", "colour", "--out", "screen.ppm"];
+    until("the screen is captured", || camera(folder.path(), &asked).status.success());
+    let saved = std::fs::read(folder.path().join("screen.ppm")).unwrap();
+    let head = b"P6\n320 200\n255\n";
+    assert!(saved.starts_with(head));
+    let (pixels, _) = saved[head.len()..].as_chunks::<3>();
+    for (at, pixel) in pixels.iter().enumerate() {
+        let (x, y) = (at % 320, at / 320);
+        let painted = (100..160).contains(&x) && (50..90).contains(&y);
+        // The pointer is somewhere in the middle of the screen.
+        if painted != (*pixel == [0xc0, 0x40, 0x20]) {
+            assert!(x.abs_diff(160) < 24 && y.abs_diff(100) < 24, "at {x}, {y}: {pixel:?}");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{PROGRAM, has, said};
 use lastmeter_device::display::viewer::Viewer;
 use lastmeter_wire::rfb::Message;
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,7 +17,7 @@ use x11rb::wrapper::ConnectionExt as _;
 const OWNER: &str = "the-owners-secret";
 const GUEST: &str = "guest-of-this-house";
 
-struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -108,18 +109,18 @@ fn it_is_drawn_on_and_seen_as_its_owner_says() {
 }
 
 /// An X server without a screen of its own, and its name.
-fn x_server() -> Option<(Running, String)> {
+pub(super) fn x_server() -> Option<(Running, String)> {
     if !has("Xvfb") {
         return None;
     }
-    let taken = |number: &u16| Path::new(&format!("/tmp/.X11-unix/X{number}")).exists();
-    let number = (40..60).find(|number| !taken(number)).unwrap();
-    let screen = format!(":{number}");
     let mut command = Command::new("Xvfb");
-    command.args([&screen, "-screen", "0", "320x200x24"]).stderr(Stdio::null());
-    let running = Running(command.spawn().unwrap());
-    until("Xvfb did not begin", || x11rb::connect(Some(&screen)).ok());
-    Some((running, screen))
+    // It finds a number that nobody has, and says it.
+    command.args(["-displayfd", "1", "-noreset", "-screen", "0", "320x200x24"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut number = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut number).unwrap();
+    let screen = format!(":{}", number.trim());
+    Some((Running(child), screen))
 }
 
 #[test]

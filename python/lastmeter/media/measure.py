@@ -42,6 +42,8 @@ TABLE_9 = {
 }
 #: Published pixels a second of a DEC 3000/400 (section 4.4).
 PIXELS = 15e6
+#: Published bits a second of all streams that a DEC 3000/400 receives and shows (section 4.3).
+SHOWN = 74e6
 #: Pictures a second of the camera of the published programs.
 CAMERA = 30.0
 #: Published frames a second of the programs puzzle and edge on a DEC 3000/400 (Table 8).
@@ -96,13 +98,16 @@ class Cost:
 def workstation(module: str, width: int, height: int) -> float | None:
     """What a module takes for a frame on the modelled DEC 3000/400, in seconds; None if nothing is known of it.
 
-    By pixels: Exercise from the published pixels a second, which Table 9 does not contain, the others from Table 9.
+    By pixels: Exercise and WindowSink are predicted, from the published pixels a second and from the bits a second of
+    all streams, neither of which Table 9 contains; what else there is, is Table 9's own.
 
     >>> [round(1e3 * (workstation(name, 320, 240) or 0), 2) for name in ("Exercise", "Edge", "WindowSink")]
     [5.12, 18.0, 8.3]
     """
     if module == "Exercise":
         return width * height / PIXELS
+    if module == "WindowSink":
+        return 8 * width * height / SHOWN
     known = TABLE_9.get(module, (None,))[0]
     return None if known is None else known / 1e3 * width * height / (320 * 240)
 

@@ -1,9 +1,10 @@
 //! `lastmeter bench camera`: glass to glass by the time in the picture, beside the same pictures through ffmpeg as
 //! MJPEG by HTTP; the traffic of a receiver that looks now and then, as a share of a constant stream, and how soon it
-//! has the stream when something happens; and what [`super::loops`] measures.
+//! has the stream when something happens; and what [`super::loops`] and [`super::sizes`] measure.
 
 use super::client::{Manner, Seen, receive};
-use super::loops;
+use super::relay::relayed;
+use super::{loops, sizes};
 use crate::measured::{Folder, line};
 use crate::{Complaint, Report};
 use lastmeter_device::camera::encode::from_jpeg;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const SIZE: (u16, u16) = (640, 480);
@@ -48,10 +50,21 @@ impl Drop for Running {
 
 /// A camera in a process of its own, and the address of its receivers; `more` is added to its file.
 pub(super) fn camera(folder: &Path, more: &str) -> Result<(Running, SocketAddr), Complaint> {
-    let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
-    let file = folder.join("camera.toml");
     let (w, h) = SIZE;
-    let text = format!("size = \"{w}x{h}\"\nrate = {RATE}\nreceivers = \"{address}\"\n{more}");
+    camera_as(folder, "camera", &format!("{w}x{h}"), RATE, more)
+}
+
+/// As [`camera`], of another name, size and rate.
+pub(super) fn camera_as(
+    folder: &Path,
+    name: &str,
+    size: &str,
+    rate: f64,
+    more: &str,
+) -> Result<(Running, SocketAddr), Complaint> {
+    let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+    let file = folder.join(format!("{name}.toml"));
+    let text = format!("size = \"{size}\"\nrate = {rate}\nreceivers = \"{address}\"\n{more}");
     std::fs::write(&file, text)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["camera", "run"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
@@ -76,16 +89,33 @@ pub(super) fn receiver(address: SocketAddr, command: Asked) -> Result<Receiver, 
     }
 }
 
-/// The same pictures, encoded and served by ffmpeg. `None` if it is not installed.
-fn ffmpeg(seconds: f64) -> Result<Option<Seen>, Complaint> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let (w, h) = SIZE;
+/// Pictures of the pattern on their way into an `ffmpeg`, which is ended with them.
+pub(super) struct Feeder {
+    running: Running,
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Feeder {
+    pub(super) fn end(self) {
+        self.ended.store(true, Ordering::Relaxed);
+        drop(self.running);
+        let _ = self.thread.join();
+    }
+}
+
+/// Starts `ffmpeg` with this output, and feeds it. `None` if it is not installed.
+pub(super) fn fed(
+    output: &[&str],
+    (w, h): (u16, u16),
+    rate: f64,
+) -> Result<Option<Feeder>, Complaint> {
     let mut command = Command::new("ffmpeg");
     command
         .args(["-loglevel", "error", "-fflags", "nobuffer", "-probesize", "32"])
         .args(["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", &format!("{w}x{h}")])
-        .args(["-r", &RATE.to_string(), "-i", "pipe:0", "-q:v", "4", "-flush_packets", "1"])
-        .args(["-f", "mpjpeg", "-listen", "1", &format!("http://127.0.0.1:{port}/")])
+        .args(["-r", &rate.to_string(), "-i", "pipe:0"])
+        .args(output)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -94,10 +124,10 @@ fn ffmpeg(seconds: f64) -> Result<Option<Seen>, Complaint> {
     let mut input = running.0.stdin.take().ok_or("ffmpeg has no input")?;
     let ended = Arc::<AtomicBool>::default();
     let told = ended.clone();
-    let feeder = std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         let (pattern, began) = (Pattern::new(Layout::Colour, w, h), Instant::now());
         for number in 0u32.. {
-            let due = began + Duration::from_secs_f64(f64::from(number) / RATE);
+            let due = began + Duration::from_secs_f64(f64::from(number) / rate);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let pixels = pattern.draw(number, clock());
             if told.load(Ordering::Relaxed) || input.write_all(&pixels.bytes).is_err() {
@@ -105,10 +135,17 @@ fn ffmpeg(seconds: f64) -> Result<Option<Seen>, Complaint> {
             }
         }
     });
+    Ok(Some(Feeder { running, ended, thread }))
+}
+
+/// The same pictures, encoded and served by ffmpeg. `None` if it is not installed.
+fn ffmpeg(seconds: f64) -> Result<Option<Seen>, Complaint> {
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let to = format!("http://127.0.0.1:{port}/");
+    let output = ["-q:v", "4", "-flush_packets", "1", "-f", "mpjpeg", "-listen", "1", &to];
+    let Some(feeder) = fed(&output, SIZE, RATE)? else { return Ok(None) };
     let seen = view(port, seconds);
-    ended.store(true, Ordering::Relaxed);
-    drop(running);
-    let _ = feeder.join();
+    feeder.end();
     seen.map(Some)
 }
 
@@ -167,6 +204,15 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     if wanted("camera/shaping") {
         loops::shaping(folder.path(), seconds / 5.0, &mut text, &mut json)?;
     }
+    if wanted("camera/sizes") {
+        sizes::sizes(folder.path(), seconds / 5.0, &mut text, &mut json)?;
+    }
+    if wanted("camera/together") {
+        sizes::together(folder.path(), seconds / 2.0, &mut text, &mut json)?;
+    }
+    if wanted("camera/packets") {
+        sizes::packets(folder.path(), seconds / 5.0, &mut text, &mut json)?;
+    }
     let needs_camera = ["glass-to-glass", "idle", "wake"].map(|name| format!("camera/{name}"));
     if !needs_camera.iter().any(|name| wanted(name)) {
         return finish(text, json);
@@ -180,10 +226,19 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         let (median, late) = (latency(&whole, 0.5)?, latency(&whole, 0.99)?);
         let peer = ffmpeg(seconds)?;
         let other = peer.as_ref().map(|seen| latency(seen, 0.5)).transpose()?;
+        let chain = relayed(seconds, SIZE, RATE)?;
+        let relayed = match &chain {
+            Some(seen) => format!(
+                "ffmpeg, an RTSP relay and ffmpeg {:.1} and {:.1} ms",
+                latency(seen, 0.5)? * 1e3,
+                latency(seen, 0.99)? * 1e3,
+            ),
+            None => "no RTSP relay (rtsp-server-perl) installed".to_owned(),
+        };
         let at_most = peer.as_ref().map(|seen| latency(seen, 0.99)).transpose()?.unwrap_or(0.0);
         let note = format!(
             "{}x{} at {RATE} frames/s: {:.1} frames/s came, {} lost, 99th percentile {:.1} ms; \
-             ffmpeg (MJPEG by HTTP) {:.1} ms",
+             ffmpeg (MJPEG by HTTP) {:.1} ms; {relayed}",
             SIZE.0,
             SIZE.1,
             whole.frames as f64 / whole.seconds,
@@ -194,6 +249,7 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         let mut row =
             line("camera/glass-to-glass", median, "s", other.map(|it| ("ffmpeg", it)), &note);
         row["higher_is_better"] = false.into();
+        row["relayed"] = chain.as_ref().and_then(|seen| seen.latency(0.5)).into();
         let beside = other.map_or("not installed".to_owned(), |it| format!("{:.1} ms", it * 1e3));
         text += &format!("camera/glass-to-glass {:.1} ms, ffmpeg {beside}; {note}\n", median * 1e3);
         json.push(row);
@@ -234,7 +290,7 @@ fn words(value: &Value) -> &str {
 
 fn finish(text: String, json: Vec<Value>) -> Result<Report, Complaint> {
     if json.is_empty() && text.is_empty() {
-        let known = "glass-to-glass, idle, wake, closed-loop, shaping";
+        let known = "glass-to-glass, idle, wake, closed-loop, shaping, sizes, together, packets";
         return Err(Complaint(format!("no benchmark of this name: {known}")));
     }
     Ok(Report { text, json, good: true })

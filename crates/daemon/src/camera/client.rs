@@ -46,6 +46,9 @@ pub(crate) struct Wanted {
     /// Microseconds between bursts
     #[arg(long, default_value_t = 0)]
     gap: u32,
+    /// Bytes of a packet after UDP's header, up to 8972; 0: 1472, what Ethernet carries whole
+    #[arg(long, default_value_t = 0)]
+    packet: u16,
     /// In ATM cells, as the Vidboard sent them, 27 in a packet
     #[arg(long)]
     cells: bool,
@@ -78,7 +81,7 @@ impl Wanted {
             width: size.w,
             height: size.h,
             quality: self.quality,
-            shape: Shape { lines, pause, burst, gap, packet: 0 },
+            shape: Shape { lines, pause, burst, gap, packet: self.packet },
             carrier: if self.cells { Carrier::Cells } else { Carrier::Datagrams },
             token: self.token.clone().into_bytes(),
             ..Command::default()

@@ -20,16 +20,28 @@ const WORK_MS: f64 = 24.0;
 /// What is left to it.
 const HALF: f64 = 0.5;
 
-/// A receiver in a process of its own.
-fn watch(address: SocketAddr, arguments: &[&str]) -> Result<Running, Complaint> {
-    let mut command = Command::new(std::env::current_exe()?);
+/// A receiver in a process of its own, on one core where `taskset` is there and that is wanted.
+pub(super) fn watch(
+    address: SocketAddr,
+    arguments: &[&str],
+    core: Option<u32>,
+) -> Result<Running, Complaint> {
+    let own = std::env::current_exe()?;
+    let mut command = match core.filter(|_| Path::new("/usr/bin/taskset").exists()) {
+        Some(core) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &core.to_string()]).arg(own);
+            command
+        }
+        None => Command::new(own),
+    };
     command.args(["--json", "camera", "watch", &address.to_string()]).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     Ok(Running(command.spawn()?))
 }
 
 /// What it says at its end.
-fn told(running: &mut Running) -> Result<Value, Complaint> {
+pub(super) fn told(running: &mut Running) -> Result<Value, Complaint> {
     let mut text = String::new();
     let out = running.0.stdout.as_mut().ok_or("the receiver has no output")?;
     out.read_to_string(&mut text)?;
@@ -50,7 +62,7 @@ impl Slowed {
         let (seconds, work) = ((third * 3.0).to_string(), WORK_MS.to_string());
         let mut arguments = vec!["--rate", "30", "--seconds", &seconds, "--work", &work];
         arguments.extend(open.then_some("--open"));
-        let mut running = watch(address, &arguments)?;
+        let mut running = watch(address, &arguments, None)?;
         let began = Instant::now();
         let quota = Quota::of(running.0.id(), 1.0).map_err(|error| error.to_string())?;
         for (at, share) in [(1.0, HALF), (2.0, 1.0)] {
@@ -187,7 +199,7 @@ pub(super) fn shaping(
         let buffer = BUFFER.to_string();
         let shape = ["--lines", &lines, "--burst", &burst, "--gap", &gap, "--toll", &toll];
         let rest = ["--format", "grey", "--cells", "--buffer", &buffer, "--seconds", &seconds];
-        let mut running = watch(address, &[&shape[..], &rest].concat())?;
+        let mut running = watch(address, &[&shape[..], &rest].concat(), None)?;
         let told = told(&mut running)?;
         let number = |name: &str| told[name].as_f64().unwrap_or(0.0);
         Ok((number("frames") / number("seconds"), number("lost") / number("seconds")))

@@ -3,6 +3,8 @@
 mod bench;
 mod client;
 mod loops;
+mod relay;
+mod sizes;
 
 use crate::device::{File, Run, tell, until_ended, value};
 use crate::sandbox::Ticking;
@@ -29,7 +31,7 @@ pub(crate) enum Command {
     /// Look for cameras that announce themselves: find --interface 127.0.0.1
     Find(client::Find),
     /// Measure glass to glass beside ffmpeg, the traffic of a room where nothing happens, both loops at a receiver that
-    /// is slowed down, and how shaping spares its buffer
+    /// is slowed down, how shaping spares its buffer, and published tables of frame rates again: bench sizes
     Bench(bench::Bench),
 }
 

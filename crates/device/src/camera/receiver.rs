@@ -5,6 +5,7 @@
 
 use super::encode::from_jpeg;
 use super::frame::{Layout, Pixels};
+use super::shape::PACKET_MAX;
 use lastmeter_wire::camera::cells::Cells;
 use lastmeter_wire::camera::{Carrier, Code, Command, Format, Piece, Status};
 use std::collections::VecDeque;
@@ -127,7 +128,7 @@ impl Receiver {
     /// # Errors
     /// If the camera refuses, or cannot be reached.
     pub fn next(&mut self, patience: Duration) -> io::Result<Option<Received>> {
-        let (until, mut datagram) = (Instant::now() + patience, [0; 2048]);
+        let (until, mut datagram) = (Instant::now() + patience, [0; PACKET_MAX + 1]);
         loop {
             if let Some(frame) = self.ready.pop_front() {
                 return Ok(Some(frame));

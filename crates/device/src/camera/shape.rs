@@ -8,8 +8,10 @@ use lastmeter_wire::camera::{PIECE_LEN, Shape, cells};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The most bytes of a datagram: an Ethernet frame's without fragments.
-pub const PACKET_MAX: usize = 1472;
+/// Bytes of a datagram, unless a receiver wants others: an Ethernet frame's without fragments.
+pub const PACKET: usize = 1472;
+/// The most: of a frame of 9000 bytes.
+pub const PACKET_MAX: usize = 8972;
 /// The fewest.
 pub const PACKET_MIN: usize = 128;
 /// The longest pause or gap.
@@ -31,7 +33,7 @@ pub struct Planned {
 /// The packets of a frame of so many bytes and lines.
 pub fn plan(shape: Shape, bytes: usize, lines: u16) -> impl Iterator<Item = Planned> {
     let packet = match usize::from(shape.packet) {
-        0 => PACKET_MAX,
+        0 => PACKET,
         wanted => wanted.clamp(PACKET_MIN, PACKET_MAX),
     };
     let room = packet - PIECE_LEN;
