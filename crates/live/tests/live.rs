@@ -288,7 +288,9 @@ fn between_an_agent_and_a_driver() {
             let [ours, theirs] = peer.transfer(&asked(reverse), &never).unwrap();
             peer.clocks().unwrap();
             let (ours, theirs) = (&ours.observation, &theirs.observation);
-            let (here, there) = (&ours.connections[0], &theirs.connections[0]);
+            let both = ours.connections.first().zip(theirs.connections.first());
+            in_time!(both.is_some(), "no look found the connection at both ends");
+            let (here, there) = both.unwrap();
             assert_eq!((&here.local, &here.remote), (&there.remote, &there.local));
             let moved =
                 if reverse { (there.sent, here.received) } else { (here.sent, there.received) };

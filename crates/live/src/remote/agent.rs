@@ -156,7 +156,7 @@ impl Session<'_> {
         if self.transferring.swap(true, Ordering::AcqRel) {
             return Err("this agent already takes part in a transfer: try again".to_owned());
         }
-        let _only = Only(self.transferring);
+        let only = Only(self.transferring);
         let text = |error: Error| error.to_string();
         let key = token::random().map_err(text)?;
         let lasts = setting.warm_up.as_secs_f64() + setting.duration.as_secs_f64();
@@ -181,6 +181,8 @@ impl Session<'_> {
             Ok(true)
         });
         ended?;
+        // Who has the report may ask for the next transfer at once.
+        drop(only);
         send(self.stream, &Reply::Seen(Box::new(seen.map_err(text)?)))
     }
 
