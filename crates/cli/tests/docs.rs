@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Pages followed elsewhere: those whose commands need `lastmeterd`, by that program's tests, the list of
-/// commands, by `scripts/smoke`, and programs for pictures, by the tests of the Python package.
-const ELSEWHERE: [&str; 8] = [
+/// commands, by `scripts/smoke`, programs for pictures, by the tests of the Python package, and channels, which take
+/// minutes in real time, by `crates/live/tests/channels`.
+const ELSEWHERE: [&str; 9] = [
     "write-a-plugin",
     "plugins-in-models",
     "commands",
@@ -15,6 +16,7 @@ const ELSEWHERE: [&str; 8] = [
     "disk",
     "display",
     "camera",
+    "channels",
     "media",
 ];
 

@@ -26,6 +26,7 @@
 //! | `memory`    | the memory of this machine, and a limit on that of this process              |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //! | `exchange`  | transactions with a device, requests of HTTP, between the two hosts          |
+//! | `rtc`       | real-time channels on sockets: the five calls, hosts, live runs               |
 //! | `receive`   | reception under load: sources, settings of the kernel, a second program      |
 //!
 //! Everything is measured at privilege level L0 (own timestamps, `TCP_INFO`, procfs, resource usage), and
@@ -66,6 +67,7 @@ pub mod receive;
 pub mod reference;
 pub mod relay;
 pub mod remote;
+pub mod rtc;
 pub mod sample;
 pub mod session;
 pub mod site;

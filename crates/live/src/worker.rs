@@ -94,6 +94,10 @@ pub(crate) enum Request {
     Act(Box<crate::staged::Role>),
     /// Give up the priority over other programs.
     Ordinary,
+    /// Be a host of real-time channels.
+    Channels(Box<crate::rtc::part::Job>),
+    /// Begin, at this instant.
+    Begin(crate::rtc::Epoch),
     /// Burn the CPU of this core until killed.
     Spin { core: Option<usize> },
 }
@@ -127,6 +131,8 @@ pub(crate) enum Reply {
     Exchanged(crate::exchange::Exchanged),
     /// A rate a second.
     Rate(f64),
+    /// What a host of real-time channels did.
+    Channels(Box<crate::rtc::part::Part>),
     /// It failed.
     Failed { message: String, os_error: Option<i32> },
 }
@@ -221,7 +227,11 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
         Request::Act(role) => crate::staged::act::act(&role, socket)?,
         Request::Ordinary => give_up_priority(),
         Request::Relay(job) => return relay::run(&job, socket).map(Reply::Relayed),
-        Request::Stop => {}
+        Request::Stop | Request::Begin(_) => {}
+        Request::Channels(job) => {
+            let part = crate::rtc::part::play(&job, socket)?;
+            return Ok(Reply::Channels(Box::new(part)));
+        }
         Request::Tap { name, offload } => {
             let fd = crate::port::Tap::open(&name, offload).doing(|| format!("making {name}"))?;
             return hand_over(socket, &fd);

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
 mod attempts;
+mod channels;
 
 use attempts::{children, in_time, interfaces, wait_until_gone};
 use lastmeter_base::{Bytes, Duration, Rate};
@@ -48,6 +49,9 @@ const TESTS: &[(&str, fn())] = &[
     ("two_ends_on_one_core_are_limited_by_it", same_core),
     ("requests_are_limited_by_the_round_trip", request_response),
     ("data_moves_under_every_permitted_isolation", isolations),
+    ("channels_meet_their_deadlines_beside_best_effort", channels::well_behaved),
+    ("a_channel_beyond_its_contract_harms_only_itself", channels::ill_behaved),
+    ("a_channel_that_no_link_can_guarantee_is_refused", channels::refused),
     ("stages_add_up_and_have_explanations", stages_add_up),
     ("nothing_is_left_behind", nothing_left),
     ("nothing_is_left_behind_after_kill_9", nothing_left_after_kill),

@@ -4,7 +4,7 @@ use lastmeter_base::{Bytes, Duration, Rate, Time};
 use lastmeter_transport::channel::admission::{Method, route::Admission};
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::manager::{Event, Manager, Times};
-use lastmeter_transport::channel::node::{Address, Node, Notice, Unsent};
+use lastmeter_transport::channel::node::{Address, Node, Notice, Room, Unsent};
 use std::collections::BTreeMap;
 
 const LINK: Link = Link {
@@ -16,6 +16,7 @@ const LINK: Link = Link {
     horizon: Duration::ZERO,
     skew: Duration::ZERO,
 };
+const ROOM: Room = Room { channel: 32, data: 64 };
 const CONTRACT: Contract = Contract {
     message_max: Bytes(5000),
     interval_min: Duration::from_ms(20),
@@ -48,7 +49,7 @@ impl Line {
             let manager = Manager::new(id, near.iter().map(admission), 200, times);
             let routes = (0..3).filter(|&to| to != id);
             let routes = routes.map(|to| (to, if to > id { id + 1 } else { id - 1 }));
-            Node::new(id, manager, near.iter().map(|&to| (to, LINK)), routes, 32)
+            Node::new(id, manager, near.iter().map(|&to| (to, LINK)), routes, ROOM)
         };
         Line {
             nodes: (0..3).map(node).collect(),

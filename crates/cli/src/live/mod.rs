@@ -2,6 +2,7 @@
 //!
 //! Rows: A-161.
 
+mod channels;
 mod programs;
 mod validate;
 
@@ -28,6 +29,9 @@ use std::sync::Arc;
 ///
 /// An experiment with plugins and Wave Video, such as `wave-video`, runs with live routers in namespaces (root): plain
 /// queueing, then with the plugins, each beside the model.
+///
+/// An experiment with real-time channels, such as `channels-three`, runs as processes in namespaces that send each other
+/// datagrams: establishment, admission, scheduling and policing as in the model, beside it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -76,6 +80,9 @@ pub(crate) struct Arguments {
     /// Write ledger.json, ledger.html and tables in Parquet into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// For how long to run channels [default: the experiment's duration]
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
     /// Capture a link's packets in a pcapng file, for Wireshark; may be given several times
     #[arg(long = "pcap", value_name = "LINK=FILE")]
     pcaps: Vec<String>,
@@ -93,6 +100,7 @@ Examples:
   lastmeter live emulated-link --search --pin 1
   lastmeter live emulated-link --validate --pin 1
   lastmeter live wave-video --out out
+  lastmeter live channels-three --seconds 60
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 
 pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
@@ -112,6 +120,16 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
         return with_routers(common, arguments);
     }
     stop_on_signal(&control)?;
+    if channels::has(&experiment) {
+        return channels::run(common, arguments, &experiment, &control);
+    }
+    if arguments.seconds.is_some() {
+        let right = "its run ends with its command; write --set duration='10 s' for the longest";
+        return Err(Complaint(format!(
+            "--seconds is for channels, and `{}` has none: {right}",
+            arguments.experiment
+        )));
+    }
     let options = options(common, arguments)?;
     if arguments.search {
         return search(common, &experiment, &options, &disk, &control);
@@ -130,10 +148,11 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
 /// Has an experiment with plugins run by `lastmeterd`, with its live routers and programs of its own.
 fn with_routers(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let Arguments { host, attach, port, busy, spin, pin, tolerance, .. } = arguments;
-    let Arguments { strict, twin, search, pcaps, command, .. } = arguments;
+    let Arguments { strict, twin, search, pcaps, command, seconds, .. } = arguments;
     let lists = [host, attach, pcaps, command].iter().any(|list| !list.is_empty());
     let texts = [port, spin, tolerance].iter().any(|text| text.is_some());
-    if lists || texts || pin.is_some() || *busy || *strict || *twin || *search {
+    let numbers = pin.is_some() || seconds.is_some();
+    if lists || texts || numbers || *busy || *strict || *twin || *search {
         let right = "live routers and programs of its own run it; give only --set and --out";
         return Err(Complaint(format!("`{}` has plugins: {right}", arguments.experiment)));
     }

@@ -146,7 +146,7 @@ fn excess(values: &Values) -> Excess {
 }
 
 /// The interval between the source's messages.
-fn gap(values: &Values) -> Duration {
+pub fn gap(values: &Values) -> Duration {
     let interval: Duration = values.get("interval");
     let gap = interval.as_secs_f64() / values.get::<f64>("times");
     Duration::from_secs_f64(gap).max(Duration::from_ps(1))

@@ -35,7 +35,8 @@
 use super::admission::buffers;
 use super::admission::route::{Admission, with_slack};
 use super::contract::Contract;
-pub use super::message::{ChannelId, Envelope, Event, Fault, Message, Node, ROUTE_MAX};
+use super::message::{CHANNELS_MAX, ENDED_MAX};
+pub use super::message::{ChannelId, Envelope, Event, Fault, Hop, Message, Node, ROUTE_MAX};
 use lastmeter_base::{Duration, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,6 +126,12 @@ impl Manager {
         }
     }
 
+    /// The same, but its first channel has this number. No number may be used twice in the life of a network, so a
+    /// node that starts again takes one that is higher than all before.
+    pub fn numbered_from(self, next_local: u64) -> Manager {
+        Manager { next_local, ..self }
+    }
+
     /// `rtc_create`: requests a channel along `route`, which starts here. The result is an [`Event`].
     ///
     /// # Errors
@@ -179,7 +186,8 @@ impl Manager {
                 let ours = self.entries.get(&id).is_some_and(|entry| entry.before() == Some(from));
                 match ours {
                     true => self.release(now, id),
-                    false if !self.entries.contains_key(&id) => self.end(now, id),
+                    false if self.entries.contains_key(&id) => {}
+                    false if self.ended.len() < ENDED_MAX => self.end(now, id),
                     false => {}
                 }
             }
@@ -246,6 +254,11 @@ impl Manager {
         std::mem::take(&mut self.out)
     }
 
+    /// Whether there are some.
+    pub fn talks(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     /// Events for applications, since the last call.
     pub fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
@@ -259,11 +272,13 @@ impl Manager {
         entries.map(|(&id, entry)| (id, entry.bound, entry.state == State::Committed))
     }
 
-    /// For a channel with state here: the next node, and the bound of the link to it.
-    pub fn way(&self, id: ChannelId) -> Option<(Option<Node>, Option<Duration>)> {
+    /// A channel that holds resources here.
+    pub fn hop(&self, id: ChannelId) -> Option<Hop> {
         let entry = self.entries.get(&id)?;
+        let (before, after) = (entry.before(), entry.after());
+        let Entry { contract, bound, slots, horizon, .. } = *entry;
         let holds = matches!(entry.state, State::Asking | State::Committed);
-        holds.then(|| (entry.after(), entry.bound))
+        holds.then_some(Hop { contract, before, after, bound, slots, horizon })
     }
 
     /// The reservations of the link to a neighbour.
@@ -283,6 +298,9 @@ impl Manager {
     /// Reserves for a channel and asks the next node, or accepts at the destination. If that is impossible, the
     /// channel ends here.
     fn ask(&mut self, now: Time, id: ChannelId, request: Request) -> bool {
+        if self.entries.len() >= CHANNELS_MAX || self.ended.len() >= ENDED_MAX {
+            return false;
+        }
         let Request { contract, route, at, left, horizon } = request;
         let until = match self.times.lease {
             Some(lease) => now + lease,

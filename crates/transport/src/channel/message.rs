@@ -6,6 +6,11 @@ use lastmeter_base::Duration;
 /// Longest route.
 pub const ROUTE_MAX: usize = 64;
 
+/// The most channels with state at a node.
+pub const CHANNELS_MAX: usize = 1 << 14;
+/// The most ended channels that a node remembers; beyond, it admits no others until some are forgotten.
+pub const ENDED_MAX: usize = 1 << 16;
+
 /// A node of the network.
 pub type Node = u32;
 
@@ -16,6 +21,23 @@ pub struct ChannelId {
     pub source: Node,
     /// That node's number for it.
     pub local: u64,
+}
+
+/// A channel at one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Its contract.
+    pub contract: Contract,
+    /// The node before this one, unless it starts here.
+    pub before: Option<Node>,
+    /// The next node, unless it ends here.
+    pub after: Option<Node>,
+    /// The bound of the link to it.
+    pub bound: Option<Duration>,
+    /// Slots for its packets here.
+    pub slots: u64,
+    /// The horizon of the link before.
+    pub horizon: Duration,
 }
 
 /// A message to a neighbour.

@@ -20,6 +20,8 @@
 //! | [`reassembly`] | messages from packets, at the receiver | §3.2.3 |
 //! | [`element`], [`kind`] | both ends in a graph, and how experiments describe them | - |
 //! | [`node`] | the five calls that applications make | Table 3.2 |
+//! | [`station`] | a node and the adapters of its links, in virtual time or on a clock | - |
+//! | [`turns`] | which handler has a real processor | §6.1 |
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
 //! of Michigan, 1997, ch. 3; Kandlur, Shin & Ferrari, IEEE TPDS 5(10), 1994.
@@ -36,3 +38,5 @@ pub mod node;
 pub mod policing;
 pub mod reassembly;
 pub mod scheduler;
+pub mod station;
+pub mod turns;

@@ -68,16 +68,16 @@ pub enum Accepted {
 }
 
 #[derive(Clone, Debug)]
-struct Open {
-    have: Vec<bool>,
+struct Open<B> {
+    have: Vec<Option<B>>,
     missing: u32,
     bytes: Bytes,
 }
 
-/// The receiver of one channel.
+/// The receiver of one channel; `B` is what each packet contains: nothing in a model.
 #[derive(Clone, Debug)]
-pub struct Reassembly {
-    open: BTreeMap<u64, Open>,
+pub struct Reassembly<B = ()> {
+    open: BTreeMap<u64, Open<B>>,
     open_max: usize,
     /// All messages before this one are over.
     floor: u64,
@@ -87,8 +87,15 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
+    /// A packet of `len` has arrived.
+    pub fn accept(&mut self, part: Part, len: Bytes) -> Accepted {
+        self.take(part, len, ()).0
+    }
+}
+
+impl<B> Reassembly<B> {
     /// A receiver that keeps at most this many messages open, at least one.
-    pub fn new(open_max: usize) -> Reassembly {
+    pub fn new(open_max: usize) -> Reassembly<B> {
         Reassembly {
             open: BTreeMap::new(),
             open_max: open_max.max(1),
@@ -98,8 +105,27 @@ impl Reassembly {
         }
     }
 
-    /// A packet of `len` has arrived.
-    pub fn accept(&mut self, part: Part, len: Bytes) -> Accepted {
+    /// A packet of `len` has arrived; also returns, in order, what the packets of the message contain that it
+    /// completes.
+    pub fn take(&mut self, part: Part, len: Bytes, content: B) -> (Accepted, Vec<B>) {
+        let accepted = self.place(part, len, content);
+        let Accepted::Message(_) = accepted else { return (accepted, Vec::new()) };
+        let open = self.open.remove(&part.message);
+        self.over.insert(part.message);
+        while self.over.remove(&self.floor) {
+            self.floor += 1;
+        }
+        if self.over.len() > OVER_MAX
+            && let Some(&first) = self.over.first()
+        {
+            self.end_up_to(first);
+        }
+        let contents = open.into_iter().flat_map(|open| open.have);
+        (accepted, contents.flatten().collect())
+    }
+
+    /// Puts a packet in its place.
+    fn place(&mut self, part: Part, len: Bytes, content: B) -> Accepted {
         let Part { message, index, count } = part;
         if index >= count || u64::from(count) > PACKETS_MAX {
             return Accepted::Nonsense;
@@ -114,31 +140,23 @@ impl Reassembly {
             }
             self.end_up_to(first);
         }
-        let new = || Open { have: vec![false; count as usize], missing: count, bytes: Bytes::ZERO };
+        let new = || {
+            let have = (0..count).map(|_| None).collect();
+            Open { have, missing: count, bytes: Bytes::ZERO }
+        };
         let open = self.open.entry(message).or_insert_with(new);
-        match open.have.get(index as usize) {
-            Some(false) if open.have.len() == count as usize => {}
-            Some(true) if open.have.len() == count as usize => return Accepted::Late,
+        let right = open.have.len() == count as usize;
+        match open.have.get_mut(index as usize) {
+            Some(place) if right && place.is_none() => *place = Some(content),
+            Some(_) if right => return Accepted::Late,
             _ => return Accepted::Nonsense,
         }
-        open.have[index as usize] = true;
         open.missing -= 1;
         open.bytes += len;
-        let (missing, bytes) = (open.missing, open.bytes);
-        if missing > 0 {
-            return Accepted::Part;
+        match open.missing {
+            0 => Accepted::Message(open.bytes),
+            _ => Accepted::Part,
         }
-        self.open.remove(&message);
-        self.over.insert(message);
-        while self.over.remove(&self.floor) {
-            self.floor += 1;
-        }
-        if self.over.len() > OVER_MAX
-            && let Some(&first) = self.over.first()
-        {
-            self.end_up_to(first);
-        }
-        Accepted::Message(bytes)
     }
 
     /// Messages given up after receiving a part.

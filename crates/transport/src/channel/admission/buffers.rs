@@ -21,7 +21,7 @@ use lastmeter_base::Duration;
 /// assert_eq!(buffers::at_source(&contract, Duration::from_ms(30)), 5);
 /// ```
 pub fn at_source(contract: &Contract, bound: Duration) -> u64 {
-    contract.burst_max + intervals(contract, bound)
+    contract.burst_max.saturating_add(intervals(contract, bound))
 }
 
 /// Messages that may wait at a later node, from the bound and horizon of the previous link and its own
@@ -30,9 +30,9 @@ pub fn at_relay(contract: &Contract, before: Duration, horizon: Duration, bound:
     intervals(contract, horizon + before + bound)
 }
 
-/// Packets of this many messages.
+/// Packets of this many messages; what no node has if the product is beyond all bounds.
 pub fn slots(contract: &Contract, messages: u64) -> u64 {
-    contract.packets() * messages
+    contract.packets().saturating_mul(messages)
 }
 
 fn intervals(contract: &Contract, span: Duration) -> u64 {

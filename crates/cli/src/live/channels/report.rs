@@ -1,0 +1,250 @@
+//! What a live run of channels has to say: a row for each flow, live beside model, and the certificate.
+
+use crate::emulate::Demand;
+use lastmeter_base::Duration;
+use lastmeter_ledger::Certificate;
+use lastmeter_ledger::plots::{Plot, Series};
+use lastmeter_live::rtc::Lags;
+use lastmeter_live::rtc::plan::{Plan, What};
+use lastmeter_live::rtc::session::Measured;
+use lastmeter_live::rtc::simulation::Outcome;
+use serde_json::{Value, json};
+
+/// The version of the JSON document.
+const SCHEMA: &str = "lastmeter.channels/1";
+
+/// A live run beside its model.
+pub(super) struct Report<'a> {
+    plan: &'a Plan,
+    measured: &'a Measured,
+    modelled: &'a [Outcome],
+    certificate: Certificate,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        measured: &'a Measured,
+        modelled: &'a [Outcome],
+    ) -> Report<'a> {
+        Report { plan, measured, modelled, certificate: certificate(measured) }
+    }
+
+    /// Whether everything promised was kept, and the run kept up.
+    pub(super) fn good(&self) -> bool {
+        let kept = (0..self.plan.flows.len()).all(|flow| self.broken(flow) == 0);
+        let established = self.measured.flows.iter().all(|flow| flow.sent.established);
+        kept && established && self.certificate.kept_up
+    }
+
+    /// Messages of an admitted channel that were late, damaged, or, unless its source exceeds its contract, lost.
+    fn broken(&self, flow: usize) -> u64 {
+        let What::Channel { interval, .. } = self.plan.flows[flow].what else { return 0 };
+        let received = &self.measured.flows[flow].received;
+        let lost = match self.plan.flows[flow].gap >= interval {
+            true => self.lost(flow),
+            false => 0,
+        };
+        received.missed + received.damaged + lost
+    }
+
+    /// Messages that were sent, at least in part, and did not arrive.
+    fn lost(&self, flow: usize) -> u64 {
+        let Outcome { sent, received } = &self.measured.flows[flow];
+        (sent.made - sent.refused).saturating_sub(received.messages)
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!(
+            "{:14} {:22} {:>9} {:>8} {:>7} {:>7}  {:27} {:27} {:>9}\n",
+            "flow",
+            "from -> to",
+            "messages",
+            "refused",
+            "lost",
+            "missed",
+            "delay: median, p99, worst",
+            "model: median, p99, worst",
+            "deadline"
+        );
+        for (number, flow) in self.plan.flows.iter().enumerate() {
+            let Outcome { sent, received } = &self.measured.flows[number];
+            let ends = [flow.from, flow.to].map(|node| self.plan.nodes[node as usize].as_str());
+            let place = format!("{} -> {}", ends[0], ends[1]);
+            if !sent.established {
+                text += &format!("{:14} {place:22} not admitted: {}\n", flow.name, sent.refusal);
+                continue;
+            }
+            let (missed, deadline) = match flow.what {
+                What::Channel { deadline, .. } => (
+                    received.missed.to_string(),
+                    format!("{:.1} ms", Duration::from_ps(deadline).as_secs_f64() * 1e3),
+                ),
+                What::Effort { .. } => ("-".to_owned(), "none".to_owned()),
+            };
+            text += &format!(
+                "{:14} {place:22} {:>9} {:>8} {:>7} {missed:>7}  {:27} {:27} {deadline:>9}\n",
+                flow.name,
+                sent.made,
+                sent.refused,
+                self.lost(number),
+                delays(&self.measured.flows[number]),
+                delays(&self.modelled[number]),
+            );
+        }
+        let damaged: u64 = self.measured.flows.iter().map(|flow| flow.received.damaged).sum();
+        if damaged > 0 {
+            text += &format!("{damaged} messages are not what was sent\n");
+        }
+        let programs = self.measured.flows.iter().map(|flow| flow.sent.late);
+        text += &format!(
+            "programs made their messages up to {:.2} ms late, in which no deadline counts\n",
+            programs.fold(0.0, f64::max) * 1e3
+        );
+        if self.measured.stopped {
+            text += "stopped early: this is what there was until then\n";
+        }
+        text += &format!("certificate: {}\n", self.certificate.words);
+        text
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let flows = self.plan.flows.iter().enumerate().map(|(number, flow)| {
+            let Outcome { sent, received } = &self.measured.flows[number];
+            let deadline = match flow.what {
+                What::Channel { deadline, .. } => Some(Duration::from_ps(deadline).as_secs_f64()),
+                What::Effort { .. } => None,
+            };
+            json!({
+                "name": flow.name,
+                "from": self.plan.nodes[flow.from as usize],
+                "to": self.plan.nodes[flow.to as usize],
+                "established": sent.established,
+                "refusal": sent.refusal,
+                "messages": sent.made,
+                "refused": sent.refused,
+                "lost": self.lost(number),
+                "received": received.messages,
+                "missed": received.missed,
+                "damaged": received.damaged,
+                "deadline": deadline,
+                "program_late": sent.late,
+                "delay": figures(&self.measured.flows[number]),
+                "model": {
+                    "messages": self.modelled[number].sent.made,
+                    "refused": self.modelled[number].sent.refused,
+                    "received": self.modelled[number].received.messages,
+                    "missed": self.modelled[number].received.missed,
+                    "delay": figures(&self.modelled[number]),
+                },
+            })
+        });
+        let hosts = self.plan.nodes.iter().zip(&self.measured.hosts).map(|(name, host)| {
+            let [excess, data, broken, unknown, queue] = host.drops;
+            json!({
+                "name": name,
+                "received": host.seen.received,
+                "unsent": host.seen.unsent,
+                "refused": host.seen.refused,
+                "dropped": {
+                    "excess": excess, "best_effort": data, "broken": broken, "unknown": unknown,
+                    "queue": queue,
+                },
+            })
+        });
+        json!({
+            "schema": SCHEMA,
+            "seconds": Duration::from_ps(self.plan.length).as_secs_f64(),
+            "stopped": self.measured.stopped,
+            "isolation": format!("{:?}", self.measured.isolation),
+            "pacing": "own timers",
+            "good": self.good(),
+            "flows": flows.collect::<Vec<_>>(),
+            "hosts": hosts.collect::<Vec<_>>(),
+            "certificate": self.certificate,
+        })
+    }
+
+    /// Delays of each channel as shares of its deadline: live beside model.
+    pub(super) fn plots(&self) -> Vec<Plot> {
+        let curve = |name: &str, outcomes: &[Outcome], pick: fn(&Outcome) -> f64| {
+            let point = |(number, flow): (usize, &lastmeter_live::rtc::plan::Flow)| {
+                let What::Channel { deadline, .. } = flow.what else { return None };
+                let deadline = Duration::from_ps(deadline).as_secs_f64();
+                Some((number as f64 + 1.0, pick(&outcomes[number]) / deadline))
+            };
+            let points = self.plan.flows.iter().enumerate().filter_map(point).collect();
+            Series { name: name.to_owned(), points }
+        };
+        let live = &self.measured.flows;
+        let series = vec![
+            curve("median, live", live, |outcome| outcome.received.median),
+            curve("median, model", self.modelled, |outcome| outcome.received.median),
+            curve("worst, live", live, |outcome| outcome.received.worst),
+            curve("worst, model", self.modelled, |outcome| outcome.received.worst),
+        ];
+        let caption = "Delay from logical arrival to the program, as a share of the deadline.";
+        let axes = ("channel, in the order of the file", "share of the deadline");
+        let mut plot = Plot::new("Delays of channels", caption, axes, series);
+        let channels = self.plan.flows.iter().enumerate();
+        let channels = channels.filter(|(_, flow)| matches!(flow.what, What::Channel { .. }));
+        plot.marks =
+            channels.map(|(number, flow)| (number as f64 + 1.0, flow.name.clone())).collect();
+        vec![plot]
+    }
+}
+
+fn delays(outcome: &Outcome) -> String {
+    let ms = |seconds: f64| format!("{:.2}", seconds * 1e3);
+    let received = &outcome.received;
+    if received.messages == 0 {
+        return "nothing came".to_owned();
+    }
+    format!("{}, {}, {} ms", ms(received.median), ms(received.p99), ms(received.worst))
+}
+
+fn figures(outcome: &Outcome) -> Value {
+    let received = &outcome.received;
+    json!({ "median": received.median, "p99": received.p99, "worst": received.worst })
+}
+
+/// How well the clocks of all hosts kept.
+fn certificate(measured: &Measured) -> Certificate {
+    let demand = Demand::SLEEPING;
+    let lags = measured.hosts.iter().map(|host| host.seen.lags);
+    let Lags { departures, within, worst } = lags.fold(Lags::default(), Lags::and);
+    let overruns: u64 = measured.hosts.iter().map(|host| host.seen.unsent).sum();
+    let share = |count: u64| count as f64 / departures.max(1) as f64;
+    let [within_10us, within_20us, within_100us, within_1ms] = within.map(share);
+    let worst = worst as f64 / 1e9;
+    let kept_up = within_1ms >= demand.share && overruns == 0;
+    let verdict = match kept_up {
+        true => "the hosts kept up",
+        false => "the hosts did not keep up: the machine is too busy for these links",
+    };
+    let words = format!(
+        "{verdict}: {:.4} % of {departures} departures at most {} late ({:.1} % at most 100 us), \
+         worst {:.3} ms, {overruns} lost for want of room; paced by own timers",
+        within_1ms * 100.0,
+        demand.tolerance,
+        within_100us * 100.0,
+        worst * 1e3,
+    );
+    Certificate {
+        kept_up,
+        within_10us,
+        within_20us,
+        within_100us,
+        within_1ms,
+        worst_lag: worst,
+        overruns,
+        departures,
+        required: demand.share,
+        tolerance: demand.tolerance.as_secs_f64(),
+        shortfall: overruns as f64 / departures.max(1) as f64,
+        cpu: 0.0,
+        stages: Default::default(),
+        lags: Vec::new(),
+        words,
+    }
+}
