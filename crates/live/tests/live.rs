@@ -50,6 +50,7 @@ const TESTS: &[(&str, fn())] = &[
     ("requests_are_limited_by_the_round_trip", request_response),
     ("data_moves_under_every_permitted_isolation", isolations),
     ("channels_meet_their_deadlines_beside_best_effort", channels::well_behaved),
+    ("with_a_horizon_an_idle_link_sends_early_packets", channels::horizon),
     ("a_channel_beyond_its_contract_harms_only_itself", channels::ill_behaved),
     ("a_channel_that_no_link_can_guarantee_is_refused", channels::refused),
     ("stages_add_up_and_have_explanations", stages_add_up),

@@ -4,7 +4,8 @@ use lastmeter_base::{Bytes, Duration, Rate, Time};
 use lastmeter_transport::channel::admission::{Method, route::Admission};
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::manager::{Event, Manager, Times};
-use lastmeter_transport::channel::node::{Address, Node, Notice, Room, Unsent};
+use lastmeter_transport::channel::node::{Address, Frame, Node, Notice, Room, Stream, Unsent};
+use lastmeter_transport::channel::reassembly::Part;
 use std::collections::BTreeMap;
 
 const LINK: Link = Link {
@@ -179,4 +180,40 @@ fn e_15_what_was_not_promised_is_refused() {
     let all: Vec<_> = std::iter::from_fn(|| line.nodes[2].receive(queue.queue)).collect();
     assert_eq!(all.len(), 8);
     assert!(all.iter().all(|message| message.at <= message.due));
+}
+
+/// E-17, E-22, E-26: a neighbour that sends more than the channel's slots, or claims earlier times than the contract
+/// allows, harms that channel only; what comes from elsewhere is no packet of it.
+#[test]
+fn e_22_a_node_on_the_way_does_not_trust_the_one_before() {
+    let mut line = Line::new();
+    let queue = line.nodes[2].init(8);
+    let id = line.nodes[0].create(at(0), CONTRACT, vec![0, 1, 2], queue).unwrap();
+    line.settle();
+    let relay = &mut line.nodes[1];
+    let slots = relay.manager().hop(id).unwrap().slots;
+    let frame = |message, logical| Frame {
+        stream: Stream::Channel(id),
+        to: queue,
+        part: Part { message, index: 0, count: 1 },
+        len: Bytes(1250),
+        logical,
+        due: at(40),
+        content: (),
+    };
+    (0..100).for_each(|message| relay.arrive_from(at(0), 0, frame(message, at(0))));
+    assert_eq!(relay.drops().broken, 100 - slots);
+    relay.arrive_from(at(0), 2, frame(0, at(0)));
+    relay.arrive_from(at(0), 0, frame(0, at(5_000)));
+    assert_eq!((relay.drops().unknown, relay.drops().broken), (1, 101 - slots));
+    // All claimed to be due at once: they leave 20 ms apart.
+    for message in 0..slots {
+        assert_eq!(relay.ready_at(at(20 * message), 2), Some(at(20 * message)));
+        let sent = relay.transmit(at(20 * message), 2).unwrap();
+        assert_eq!((sent.part.message, sent.logical), (message, at(20 * message)));
+        relay.sent(2, &sent);
+        assert_eq!(relay.transmit(at(20 * message), 2), None);
+    }
+    relay.arrive_from(at(400), 0, frame(99, at(400)));
+    assert_eq!(relay.drops().broken, 101 - slots, "slots are free again");
 }

@@ -108,7 +108,8 @@ fn e_19_what_is_refused_leaves_nothing_reserved() {
     assert!(matches!(nowhere.err(), Some(Refusal::Fault(_))));
 }
 
-/// E-26, E-36: of a source far beyond its contract the excess is refused at once; with `Delay` it waits.
+/// E-16, E-17, E-26: of a source far beyond its contract the excess is refused at once, waits, or is sent with a later
+/// logical arrival.
 #[test]
 fn e_26_excess_is_dropped_or_waits_at_its_source() {
     let hosts = line(None);
@@ -131,6 +132,12 @@ fn e_26_excess_is_dropped_or_waits_at_its_source() {
     for message in 0..12 {
         assert_eq!(inbox.receive(PATIENCE).unwrap().bytes, content(message, 5000));
     }
+    drop(patient);
+    let relaxed = hosts[0].create(CONTRACT, route(), inbox.address(), Excess::Relax).unwrap();
+    let sent: Vec<_> = (0..12).map(|message| relaxed.send(content(message, 5000))).collect();
+    assert_eq!(sent, (0..12).map(Ok).collect::<Vec<_>>(), "beyond 32 slots, too");
+    let all: Vec<_> = (0..12).map(|_| inbox.receive(PATIENCE).unwrap()).collect();
+    assert!(all[11].made >= all[0].made + CONTRACT.interval_min * 11, "it pays with its own time");
 }
 
 /// E-34: best effort beside channels, in a queue of its own.

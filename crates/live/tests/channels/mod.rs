@@ -1,5 +1,6 @@
 //! Real-time channels between processes in network namespaces: the document's experiment on sockets (E-34 to E-36),
-//! with its set-up (§3.5.1) and best effort beyond what the link carries.
+//! with its set-up (§3.5.1) and best effort beyond what the link carries. Each packet passes the three queues of two
+//! links, with two packets in each adapter (E-22, E-23, E-25).
 
 use crate::attempts::in_time;
 use lastmeter_live::rtc::plan::{Flow, Line, Plan, Policy, What};
@@ -79,6 +80,23 @@ pub(crate) fn well_behaved() {
     let carried = live.flows[3].received.messages;
     assert!(live.flows[3].sent.made > 5 * carried && carried > 0, "mail gets what is left");
     assert!(live.hosts[0].drops[1] > 0, "the rest of it is dropped at its source");
+}
+
+/// E-24: with a horizon an idle link sends early packets, as in the model; without, they wait for their time.
+pub(crate) fn horizon() {
+    let run = |horizon| {
+        let mut plan = plan(1);
+        plan.flows.truncate(1);
+        plan.length = 1000 * MS;
+        plan.links.iter_mut().for_each(|line| line.horizon = horizon);
+        let live = session::run(&plan, &|| false).unwrap().flows.remove(0);
+        assert_eq!(live.received.messages, live.sent.made);
+        (live.received.median, simulation::run(&plan)[0].received.median)
+    };
+    let ((waits, model_waits), (goes, model_goes)) = (run(0), run(100 * MS));
+    assert!(model_goes < model_waits / 2.0, "{model_goes} s, {model_waits} s in the model");
+    assert!(waits >= model_waits * 0.98, "never early: {waits} s, {model_waits} s in the model");
+    in_time!(goes < waits / 2.0, "{goes} s with a horizon, {waits} s without");
 }
 
 /// E-36: one channel at twice its rate loses its own excess, and nobody else anything.

@@ -359,7 +359,9 @@ impl<B> Node<B> {
     /// Adds a packet of a granted message to its link. One of a channel that has ended since is lost.
     pub fn put(&mut self, grant: &Grant, index: u32, content: B) {
         let Some(sending) = self.sending.get(&grant.id) else { return };
-        let Some(len) = sending.contract.cut(grant.len).nth(index as usize) else { return };
+        let most = sending.contract.packet_max.0.max(1);
+        let before = most.saturating_mul(u64::from(index));
+        let len = Bytes(grant.len.0.saturating_sub(before).min(most));
         let Some(port) = self.ports.get_mut(&sending.next) else { return };
         let Grant { id, message, logical, due, leaves, count, .. } = *grant;
         let (part, stream) = (Part { message, index, count }, Stream::Channel(id));

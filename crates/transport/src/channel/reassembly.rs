@@ -203,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn e_21_contents_are_in_the_order_of_the_message_and_not_of_arrival() {
+        let mut receiver = Reassembly::new(2);
+        let mut take = |index, content| {
+            receiver.take(Part { message: 0, index, count: 3 }, Bytes(1), content)
+        };
+        assert_eq!(take(2, 'c'), (Accepted::Part, vec![]));
+        assert_eq!(take(0, 'a'), (Accepted::Part, vec![]));
+        assert_eq!(take(0, 'x'), (Accepted::Late, vec![]));
+        assert_eq!(take(1, 'b'), (Accepted::Message(Bytes(3)), vec!['a', 'b', 'c']));
+    }
+
+    #[test]
     fn e_21_nonsense_leaves_no_trace() {
         let mut receiver = Reassembly::new(2);
         for (index, count) in [(3, 3), (0, 0), (9, u32::MAX), (0, 1 << 17)] {
