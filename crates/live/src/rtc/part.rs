@@ -97,6 +97,8 @@ pub struct Part {
     /// Packets lost: excess of its channels, best effort without room, of channels that broke their contract, of
     /// unknown ones, messages for which a queue had no room.
     pub drops: [u64; 5],
+    /// CPU seconds of its process.
+    pub cpu: f64,
 }
 
 /// Plays a part as a helper process: listens, says so, waits for the beginning, and answers at the end.
@@ -137,7 +139,7 @@ pub fn run(job: &Job, epoch: Epoch, stops: &dyn Fn() -> bool) -> Result<Part> {
         let receivers: Vec<_> = inboxes
             .iter()
             .map(|(flow, inbox)| {
-                let len = plan.flows[*flow].len();
+                let len = plan.flows[*flow].message_len();
                 (*flow, scope.spawn(move || receive(inbox, len, epoch, stop)))
             })
             .collect();
@@ -168,6 +170,8 @@ pub fn run(job: &Job, epoch: Epoch, stops: &dyn Fn() -> bool) -> Result<Part> {
     let Drops { excess, data, broken, unknown, queue } = host.drops();
     part.drops = [excess, data, broken, unknown, queue];
     part.seen = host.seen();
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    part.cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
     Ok(part)
 }
 
@@ -215,10 +219,9 @@ fn send(
         Ok(channel) => channel,
         Err(refusal) => return (None, Sent { refusal, ..sent }),
     };
-    let (address, len) = (plan.address(flow), plan.flows[flow].len());
-    let mut source = Source::new(plan, flow);
+    let (address, len) = (plan.address(flow), plan.flows[flow].message_len());
     let mut number = 0;
-    while let Some((at, count)) = source.next() {
+    for (at, count) in Source::new(plan, flow) {
         while epoch.now() < at && !stop.load(Ordering::Relaxed) {
             let look = epoch.now() + Duration::from_ps(LOOK.as_nanos() as u64 * 1000);
             epoch.sleep_until(at.min(look));

@@ -246,7 +246,7 @@ impl Flow {
     }
 
     /// Bytes of each message.
-    pub fn len(&self) -> usize {
+    pub fn message_len(&self) -> usize {
         let (What::Channel { message: len, .. } | What::Effort { len, .. }) = self.what;
         usize::try_from(len).unwrap_or(usize::MAX)
     }
@@ -269,9 +269,13 @@ impl Source {
         let next = begins + Duration::from_ps(flow.start);
         Source { stream: Stream::new(plan.seed, &flow.name), flow, next, stop }
     }
+}
 
+impl Iterator for Source {
     /// The next messages: when, and how many.
-    pub fn next(&mut self) -> Option<(Time, u64)> {
+    type Item = (Time, u64);
+
+    fn next(&mut self) -> Option<(Time, u64)> {
         let (at, gap) = (self.next, Duration::from_ps(self.flow.gap.max(1)));
         if at >= self.stop {
             return None;

@@ -129,7 +129,7 @@ impl Simulation<'_> {
 
     /// Messages of a flow.
     fn message(&mut self, now: Time, flow: usize, count: u64) {
-        let (from, len) = (self.plan.flows[flow].from, self.plan.flows[flow].len());
+        let (from, len) = (self.plan.flows[flow].from, self.plan.flows[flow].message_len());
         let (address, len) = (self.plan.address(flow), Bytes(len as u64));
         let is_channel = self.plan.flows[flow].contract().is_some();
         let station = &mut self.stations[from as usize];

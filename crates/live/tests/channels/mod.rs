@@ -67,8 +67,7 @@ pub(crate) fn well_behaved() {
     let plan = plan(1);
     let model = simulation::run(&plan);
     let live = session::run(&plan, &|| false).unwrap();
-    for flow in 0..3 {
-        let (mine, theirs) = (&live.flows[flow], &model[flow]);
+    for (mine, theirs) in live.flows.iter().zip(&model).take(3) {
         assert!(mine.sent.established && theirs.sent.established, "{}", mine.sent.refusal);
         assert_eq!((theirs.received.missed, theirs.sent.refused), (0, 0), "in the model");
         assert_eq!(mine.sent.made, theirs.sent.made, "the same sources");

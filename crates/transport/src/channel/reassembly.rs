@@ -205,9 +205,8 @@ mod tests {
     #[test]
     fn e_21_contents_are_in_the_order_of_the_message_and_not_of_arrival() {
         let mut receiver = Reassembly::new(2);
-        let mut take = |index, content| {
-            receiver.take(Part { message: 0, index, count: 3 }, Bytes(1), content)
-        };
+        let mut take =
+            |index, content| receiver.take(Part { message: 0, index, count: 3 }, Bytes(1), content);
         assert_eq!(take(2, 'c'), (Accepted::Part, vec![]));
         assert_eq!(take(0, 'a'), (Accepted::Part, vec![]));
         assert_eq!(take(0, 'x'), (Accepted::Late, vec![]));

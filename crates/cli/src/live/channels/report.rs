@@ -5,7 +5,7 @@ use lastmeter_base::Duration;
 use lastmeter_ledger::Certificate;
 use lastmeter_ledger::plots::{Plot, Series};
 use lastmeter_live::rtc::Lags;
-use lastmeter_live::rtc::plan::{Plan, What};
+use lastmeter_live::rtc::plan::{Flow, Plan, What};
 use lastmeter_live::rtc::session::Measured;
 use lastmeter_live::rtc::simulation::Outcome;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ impl<'a> Report<'a> {
         measured: &'a Measured,
         modelled: &'a [Outcome],
     ) -> Report<'a> {
-        Report { plan, measured, modelled, certificate: certificate(measured) }
+        Report { plan, measured, modelled, certificate: certificate(plan, measured) }
     }
 
     /// Whether everything promised was kept, and the run kept up.
@@ -55,42 +55,39 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn text(&self) -> String {
+        let place = |flow: &Flow| {
+            let ends = [flow.from, flow.to].map(|node| self.plan.nodes[node as usize].as_str());
+            ends.join(" -> ")
+        };
+        let width = |text: fn(&Flow) -> usize| self.plan.flows.iter().map(text).max().unwrap_or(0);
+        let names = width(|flow| flow.name.chars().count()).max(4);
+        let places = self.plan.flows.iter().map(|flow| place(flow).chars().count()).max();
+        let places = places.unwrap_or(0).max(4);
         let mut text = format!(
-            "{:14} {:22} {:>9} {:>8} {:>7} {:>7}  {:27} {:27} {:>9}\n",
+            "{:names$}  {:places$}  {:>8} {:>7} {:>7} {:>6}  {:>23}  {:>23}  {:>8}\n\
+             {:names$}  {:places$}  {:>8} {:>7} {:>7} {:>6}  {:>23}  {:>23}  {:>8}\n",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "delay in ms, live:",
+            "in the model:",
+            "",
             "flow",
-            "from -> to",
+            "way",
             "messages",
             "refused",
             "lost",
             "missed",
-            "delay: median, p99, worst",
-            "model: median, p99, worst",
+            "median, p99, worst",
+            "median, p99, worst",
             "deadline"
         );
         for (number, flow) in self.plan.flows.iter().enumerate() {
-            let Outcome { sent, received } = &self.measured.flows[number];
-            let ends = [flow.from, flow.to].map(|node| self.plan.nodes[node as usize].as_str());
-            let place = format!("{} -> {}", ends[0], ends[1]);
-            if !sent.established {
-                text += &format!("{:14} {place:22} not admitted: {}\n", flow.name, sent.refusal);
-                continue;
-            }
-            let (missed, deadline) = match flow.what {
-                What::Channel { deadline, .. } => (
-                    received.missed.to_string(),
-                    format!("{:.1} ms", Duration::from_ps(deadline).as_secs_f64() * 1e3),
-                ),
-                What::Effort { .. } => ("-".to_owned(), "none".to_owned()),
-            };
-            text += &format!(
-                "{:14} {place:22} {:>9} {:>8} {:>7} {missed:>7}  {:27} {:27} {deadline:>9}\n",
-                flow.name,
-                sent.made,
-                sent.refused,
-                self.lost(number),
-                delays(&self.measured.flows[number]),
-                delays(&self.modelled[number]),
-            );
+            text +=
+                &format!("{:names$}  {:places$}  {}\n", flow.name, place(flow), self.row(number));
         }
         let damaged: u64 = self.measured.flows.iter().map(|flow| flow.received.damaged).sum();
         if damaged > 0 {
@@ -98,7 +95,7 @@ impl<'a> Report<'a> {
         }
         let programs = self.measured.flows.iter().map(|flow| flow.sent.late);
         text += &format!(
-            "programs made their messages up to {:.2} ms late, in which no deadline counts\n",
+            "programs made their messages up to {:.2} ms after their time; delays count from then\n",
             programs.fold(0.0, f64::max) * 1e3
         );
         if self.measured.stopped {
@@ -106,6 +103,27 @@ impl<'a> Report<'a> {
         }
         text += &format!("certificate: {}\n", self.certificate.words);
         text
+    }
+
+    /// What a flow did, live and in the model.
+    fn row(&self, number: usize) -> String {
+        let Outcome { sent, received } = &self.measured.flows[number];
+        if !sent.established {
+            return format!("not admitted: {}", sent.refusal);
+        }
+        let (missed, deadline) = match self.plan.flows[number].what {
+            What::Channel { deadline, .. } => {
+                let deadline = Duration::from_ps(deadline).as_secs_f64() * 1e3;
+                (received.missed.to_string(), format!("{deadline:.1}"))
+            }
+            What::Effort { .. } => ("-".to_owned(), "none".to_owned()),
+        };
+        let live = delays(&self.measured.flows[number]);
+        let model = delays(&self.modelled[number]);
+        let (made, refused, lost) = (sent.made, sent.refused, self.lost(number));
+        format!(
+            "{made:>8} {refused:>7} {lost:>7} {missed:>6}  {live:>23}  {model:>23}  {deadline:>8}"
+        )
     }
 
     pub(super) fn json(&self) -> Value {
@@ -168,7 +186,7 @@ impl<'a> Report<'a> {
     /// Delays of each channel as shares of its deadline: live beside model.
     pub(super) fn plots(&self) -> Vec<Plot> {
         let curve = |name: &str, outcomes: &[Outcome], pick: fn(&Outcome) -> f64| {
-            let point = |(number, flow): (usize, &lastmeter_live::rtc::plan::Flow)| {
+            let point = |(number, flow): (usize, &Flow)| {
                 let What::Channel { deadline, .. } = flow.what else { return None };
                 let deadline = Duration::from_ps(deadline).as_secs_f64();
                 Some((number as f64 + 1.0, pick(&outcomes[number]) / deadline))
@@ -195,12 +213,12 @@ impl<'a> Report<'a> {
 }
 
 fn delays(outcome: &Outcome) -> String {
-    let ms = |seconds: f64| format!("{:.2}", seconds * 1e3);
     let received = &outcome.received;
     if received.messages == 0 {
         return "nothing came".to_owned();
     }
-    format!("{}, {}, {} ms", ms(received.median), ms(received.p99), ms(received.worst))
+    let ms = [received.median, received.p99, received.worst];
+    ms.map(|seconds| format!("{:.2}", seconds * 1e3)).join(", ")
 }
 
 fn figures(outcome: &Outcome) -> Value {
@@ -209,7 +227,7 @@ fn figures(outcome: &Outcome) -> Value {
 }
 
 /// How well the clocks of all hosts kept.
-fn certificate(measured: &Measured) -> Certificate {
+fn certificate(plan: &Plan, measured: &Measured) -> Certificate {
     let demand = Demand::SLEEPING;
     let lags = measured.hosts.iter().map(|host| host.seen.lags);
     let Lags { departures, within, worst } = lags.fold(Lags::default(), Lags::and);
@@ -217,6 +235,8 @@ fn certificate(measured: &Measured) -> Certificate {
     let share = |count: u64| count as f64 / departures.max(1) as f64;
     let [within_10us, within_20us, within_100us, within_1ms] = within.map(share);
     let worst = worst as f64 / 1e9;
+    let cpu: f64 = measured.hosts.iter().map(|host| host.cpu).sum();
+    let cpu = cpu / Duration::from_ps(plan.length).as_secs_f64();
     let kept_up = within_1ms >= demand.share && overruns == 0;
     let verdict = match kept_up {
         true => "the hosts kept up",
@@ -224,11 +244,12 @@ fn certificate(measured: &Measured) -> Certificate {
     };
     let words = format!(
         "{verdict}: {:.4} % of {departures} departures at most {} late ({:.1} % at most 100 us), \
-         worst {:.3} ms, {overruns} lost for want of room; paced by own timers",
+         worst {:.3} ms, {overruns} lost for want of room; paced by own timers, with {:.2} CPUs",
         within_1ms * 100.0,
         demand.tolerance,
         within_100us * 100.0,
         worst * 1e3,
+        cpu,
     );
     Certificate {
         kept_up,
@@ -242,7 +263,7 @@ fn certificate(measured: &Measured) -> Certificate {
         required: demand.share,
         tolerance: demand.tolerance.as_secs_f64(),
         shortfall: overruns as f64 / departures.max(1) as f64,
-        cpu: 0.0,
+        cpu,
         stages: Default::default(),
         lags: Vec::new(),
         words,
