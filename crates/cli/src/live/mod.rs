@@ -30,8 +30,8 @@ use std::sync::Arc;
 /// An experiment with plugins and Wave Video, such as `wave-video`, runs with live routers in namespaces (root): plain
 /// queueing, then with the plugins, each beside the model.
 ///
-/// An experiment with real-time channels, such as `channels-three`, runs as processes in namespaces that send each other
-/// datagrams: establishment, admission, scheduling and policing as in the model, beside it.
+/// An experiment with real-time channels, such as `channels-three`, runs as processes in namespaces that send each
+/// other datagrams: establishment, admission, scheduling and policing as in the model, beside it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

@@ -9,15 +9,16 @@
 //!  -  tag 32                             with a key: BLAKE3 of all before it
 //! ```
 //!
-//! | kind | | what | fields |
+//! | kind | is a | what | fields |
 //! |---|---|---|---|
-//! | 0 | packet of a channel | 0 | request: message 4, interval 8, burst 4, packet 4, deadline 8, left 8, horizon 8, at 1, nodes 1, a node 4 each |
+//! | 0 | packet of a channel | 0 | request: message 4, interval 8, burst 4, packet 4, deadline 8, |
+//! |   |                     |   | left 8, horizon 8, at 1, nodes 1, a node 4 each |
 //! | 1 | packet of best effort | 1 | accept: slack 8 |
 //! | 2 | control | 2 to 6 | reject, release, released, refresh, refreshed: none |
 //!
-//! Numbers are big-endian, times in picoseconds; instants since the epoch of the network. Everything else is refused: what
-//! is too short or too long, times beyond [`INSTANT_MAX`] or a day, a part beyond its message, a route with more nodes
-//! than a route may have.
+//! Numbers are big-endian, times in picoseconds; instants since the epoch of the network. Everything else is refused:
+//! what is too short or too long, times beyond [`INSTANT_MAX`] or a day, a part beyond its message, a route with more
+//! nodes than a route may have.
 
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_transport::channel::contract::{Contract, TIME_MAX};

@@ -4,8 +4,8 @@
 //! [ node 0 ] lm0 10.92.0.1 ---- 10.92.0.2 lm0 [ node 1 ] lm1 10.92.1.1 ---- 10.92.1.2 lm1 [ node 2 ]
 //! ```
 //!
-//! Link number `n` is the network 10.92.n.0/24 and the interface `lm<n>` at both ends. The namespaces have no names, and go
-//! with their processes.
+//! Link number `n` is the network 10.92.n.0/24 and the interface `lm<n>` at both ends. The namespaces have no names,
+//! and go with their processes.
 
 use super::clock::Epoch;
 use super::datagram::{HEADER_LEN, TAG_LEN};

@@ -19,6 +19,7 @@
 //! | [`handlers`] | a processor that serves messages by deadline | §6.1, Fig 6.1 |
 //! | [`reassembly`] | messages from packets, at the receiver | §3.2.3 |
 //! | [`element`], [`kind`] | both ends in a graph, and how experiments describe them | - |
+//! | [`frame`] | what passes between a node, its applications and its neighbours | - |
 //! | [`node`] | the five calls that applications make | Table 3.2 |
 //! | [`station`] | a node and the adapters of its links, in virtual time or on a clock | - |
 //! | [`turns`] | which handler has a real processor | §6.1 |
@@ -30,6 +31,7 @@ pub mod admission;
 pub mod arrival;
 pub mod contract;
 pub mod element;
+pub mod frame;
 pub mod handlers;
 pub mod kind;
 pub mod manager;

@@ -31,7 +31,9 @@
 //! Source: Indiresan 1997, Table 3.2, §3.2.1 to §3.2.3.
 
 use super::contract::{Contract, Link};
-use super::manager::{ChannelId, Envelope, Event, Fault, Hop, Manager, Node as NodeId};
+pub use super::frame::{Address, Delivered, Drops, Frame, Grant, Notice, Room, Stream, Unsent};
+use super::manager::{ChannelId, Envelope, Fault, Hop, Manager, Node as NodeId};
+use super::message::Event;
 use super::policing::{Excess, Police, Verdict};
 use super::reassembly::{Accepted, Part, Reassembly};
 use super::scheduler::{Options, Scheduler};
@@ -46,141 +48,6 @@ pub const DATA_PACKETS_MAX: u32 = 1024;
 pub const SENDERS_MAX: usize = 1 << 14;
 /// How much earlier than its bounds allow a packet may claim to be: what clocks may differ by.
 const EARLY_MAX: Duration = Duration::from_secs(1);
-
-/// A queue of messages at a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Address {
-    /// Where it is.
-    pub node: NodeId,
-    /// Which of its queues.
-    pub queue: u32,
-}
-
-/// The sender: a channel, or a node's best effort, which is numbered too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stream {
-    /// A real-time channel.
-    Channel(ChannelId),
-    /// Best effort of a node to a queue.
-    Data(NodeId),
-}
-
-/// A packet between nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<B = ()> {
-    /// Its stream.
-    pub stream: Stream,
-    /// Where its message ends.
-    pub to: Address,
-    /// Which part of which message.
-    pub part: Part,
-    /// Its length.
-    pub len: Bytes,
-    /// The logical arrival of its message at this node; for best effort, when it was sent.
-    pub logical: Time,
-    /// When the message is due at its end; `Time::MAX` for best effort.
-    pub due: Time,
-    /// What it contains.
-    pub content: B,
-}
-
-/// A complete message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivered<B = ()> {
-    /// Whose it is.
-    pub stream: Stream,
-    /// Its number within the stream.
-    pub message: u64,
-    /// Its length.
-    pub len: Bytes,
-    /// For best effort, when it was sent; for a channel, its logical arrival at its source.
-    pub made: Time,
-    /// When it was complete.
-    pub at: Time,
-    /// When it was due.
-    pub due: Time,
-    /// What its packets contain, in order.
-    pub contents: Vec<B>,
-}
-
-/// A notification to applications here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// An event of a channel that starts here.
-    Channel(Event),
-    /// The last packet of a message has left this node.
-    Sent {
-        /// Whose it is.
-        stream: Stream,
-        /// Its number within the stream.
-        message: u64,
-    },
-    /// A message waits in a queue.
-    Arrived {
-        /// Which queue.
-        queue: u32,
-    },
-}
-
-/// Why a message cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsent {
-    /// The channel is not established.
-    NoChannel,
-    /// The message is longer than the contract allows, or than best effort may be.
-    TooLong,
-    /// The policer dropped all of it as excess.
-    NotPromised,
-    /// It must wait until packets of its channel have left ([`Excess::Delay`]).
-    Wait,
-    /// No link leads there.
-    NoLink,
-}
-
-/// Packets that may wait at each link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Of each channel that starts here.
-    pub channel: u64,
-    /// Of best effort.
-    pub data: usize,
-}
-
-/// Packets lost at a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops {
-    /// Excess of channels that start here.
-    pub excess: u64,
-    /// Best effort that found no room.
-    pub data: u64,
-    /// Of a channel that has no more slots here, or whose time is impossible: its last node breaks the contract.
-    pub broken: u64,
-    /// Of no channel, or of no node known here.
-    pub unknown: u64,
-    /// Complete messages for which their queue had no room.
-    pub queue: u64,
-}
-
-/// A message that may be sent, before its packets are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// Its channel.
-    pub id: ChannelId,
-    /// Its number.
-    pub message: u64,
-    /// Its length.
-    pub len: Bytes,
-    /// Its logical arrival.
-    pub logical: Time,
-    /// When it is due at its end.
-    pub due: Time,
-    /// By when it must leave this node.
-    pub leaves: Time,
-    /// Packets that may be sent, the first of `count`.
-    pub packets: u32,
-    /// All its packets.
-    pub count: u32,
-}
 
 #[derive(Debug)]
 struct Sending {

@@ -63,28 +63,11 @@ impl<'a> Report<'a> {
         let names = width(|flow| flow.name.chars().count()).max(4);
         let places = self.plan.flows.iter().map(|flow| place(flow).chars().count()).max();
         let places = places.unwrap_or(0).max(4);
-        let mut text = format!(
-            "{:names$}  {:places$}  {:>8} {:>7} {:>7} {:>6}  {:>23}  {:>23}  {:>8}\n\
-             {:names$}  {:places$}  {:>8} {:>7} {:>7} {:>6}  {:>23}  {:>23}  {:>8}\n",
-            "",
-            "",
-            "",
-            "",
-            "",
-            "",
-            "delay in ms, live:",
-            "in the model:",
-            "",
-            "flow",
-            "way",
-            "messages",
-            "refused",
-            "lost",
-            "missed",
-            "median, p99, worst",
-            "median, p99, worst",
-            "deadline"
-        );
+        let above = row(["", "", "", "", "delay in ms, live:", "in the model:", ""]);
+        let figures = "median, p99, worst";
+        let titles = ["messages", "refused", "lost", "missed", figures, figures, "deadline"];
+        let mut text = format!("{:names$}  {:places$}  {above}\n", "", "");
+        text += &format!("{:names$}  {:places$}  {}\n", "flow", "way", row(titles));
         for (number, flow) in self.plan.flows.iter().enumerate() {
             text +=
                 &format!("{:names$}  {:places$}  {}\n", flow.name, place(flow), self.row(number));
@@ -118,12 +101,11 @@ impl<'a> Report<'a> {
             }
             What::Effort { .. } => ("-".to_owned(), "none".to_owned()),
         };
+        let (made, refused) = (sent.made.to_string(), sent.refused.to_string());
+        let lost = self.lost(number).to_string();
         let live = delays(&self.measured.flows[number]);
         let model = delays(&self.modelled[number]);
-        let (made, refused, lost) = (sent.made, sent.refused, self.lost(number));
-        format!(
-            "{made:>8} {refused:>7} {lost:>7} {missed:>6}  {live:>23}  {model:>23}  {deadline:>8}"
-        )
+        row([&made, &refused, &lost, &missed, &live, &model, &deadline])
     }
 
     pub(super) fn json(&self) -> Value {
@@ -210,6 +192,12 @@ impl<'a> Report<'a> {
             channels.map(|(number, flow)| (number as f64 + 1.0, flow.name.clone())).collect();
         vec![plot]
     }
+}
+
+/// A row of the table, after name and way.
+fn row([messages, refused, lost, missed, live, model, deadline]: [&str; 7]) -> String {
+    let counts = format!("{messages:>8} {refused:>7} {lost:>7} {missed:>6}");
+    format!("{counts}  {live:>23}  {model:>23}  {deadline:>8}")
 }
 
 fn delays(outcome: &Outcome) -> String {
