@@ -78,7 +78,7 @@ impl<'a> Report<'a> {
         }
         let programs = self.measured.flows.iter().map(|flow| flow.sent.late);
         text += &format!(
-            "programs made their messages up to {:.2} ms after their time; delays count from then\n",
+            "programs made messages up to {:.2} ms after their time; delays count from then\n",
             programs.fold(0.0, f64::max) * 1e3
         );
         if self.measured.stopped {
