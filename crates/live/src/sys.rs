@@ -46,6 +46,18 @@ pub(crate) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_ROOM], u
     Ok((buffer, len))
 }
 
+/// When the kernel had the datagram that was read last from a socket, in nanoseconds of the real-time clock; `None` for
+/// the first one, whose question makes the kernel keep it.
+pub(crate) fn stamp(fd: BorrowedFd<'_>) -> Option<u64> {
+    /// `SIOCGSTAMPNS_OLD`, with a `timespec` of the machine's words.
+    const STAMP: libc::c_ulong = 0x8907;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live value of the type that this request writes.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), STAMP as _, &raw mut time) }).ok()?;
+    let seconds = u64::try_from(time.tv_sec).ok().filter(|&seconds| seconds > 0)?;
+    Some(seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
+}
+
 /// Sets a socket option that is an `int`.
 pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     set(fd, level, name, &value)

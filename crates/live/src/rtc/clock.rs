@@ -5,6 +5,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// Nothing waits longer in the kernel, in nanoseconds.
+const AGE_MAX: u64 = 5_000_000_000;
+
 /// The instant that [`Time::START`] stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Epoch {
@@ -27,6 +30,16 @@ impl Epoch {
     pub fn now(self) -> Time {
         let clock = if self.real { ClockId::Realtime } else { ClockId::Monotonic };
         Time::from_ps(nanoseconds(clock).saturating_sub(self.at).saturating_mul(1000))
+    }
+
+    /// When something was that the kernel stamped with its real-time clock; the present if that clock was set since.
+    pub(super) fn stamped(self, stamp: u64) -> Time {
+        let age = nanoseconds(ClockId::Realtime).saturating_sub(stamp);
+        let now = self.now();
+        match age < AGE_MAX {
+            true => Time::from_ps(now.as_ps().saturating_sub(age * 1000)),
+            false => now,
+        }
     }
 
     /// Sleeps until then.

@@ -106,9 +106,14 @@ pub(super) struct State {
 }
 
 impl Shared {
+    /// The state as it was left.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The state, with everything done that was due before now.
     pub(super) fn now(&self) -> (MutexGuard<'_, State>, Time) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let now = self.settings.epoch.now();
         state.station.advance(now);
         (state, now)

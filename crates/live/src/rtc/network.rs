@@ -2,6 +2,7 @@
 
 use super::datagram::{DATAGRAM_LEN_MAX, Datagram, Refused};
 use super::host::Shared;
+use crate::sys;
 use lastmeter_base::{Duration, Time};
 use lastmeter_transport::channel::message::Node as NodeId;
 use lastmeter_transport::channel::station::Departure;
@@ -9,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 /// Datagrams received before what is due is done.
@@ -62,7 +64,7 @@ pub struct Seen {
     pub lags: Lags,
     /// Datagrams from neighbours.
     pub received: u64,
-    /// Datagrams for which the kernel had no room.
+    /// Datagrams that the kernel did not take.
     pub unsent: u64,
     /// Datagrams that were not for this host or not from a neighbour, or could not be read; by reason.
     pub refused: BTreeMap<String, u64>,
@@ -109,10 +111,12 @@ fn receive(
     socket: &UdpSocket,
     neighbours: &BTreeMap<NodeId, SocketAddr>,
     (buffer, seen): (&mut [u8], &mut Seen),
-) -> (Vec<Datagram>, bool) {
+) -> (Vec<(Time, Datagram)>, bool) {
     let mut arrived = Vec::new();
     for _ in 0..BATCH {
         let Ok((len, sender)) = socket.recv_from(buffer) else { return (arrived, false) };
+        let epoch = shared.settings.epoch;
+        let at = sys::stamp(socket.as_fd()).map_or_else(|| epoch.now(), |at| epoch.stamped(at));
         let datagram = Datagram::parse(&buffer[..len], shared.settings.key.as_ref());
         let ends = |datagram: &Datagram| match datagram {
             Datagram::Packet { from, to, .. } => (*from, *to),
@@ -124,7 +128,7 @@ fn receive(
                 match neighbours.get(&from) == Some(&sender) && to == shared.settings.node {
                     true => {
                         seen.received += 1;
-                        arrived.push(datagram);
+                        arrived.push((at, datagram));
                         continue;
                     }
                     false => "stranger",
@@ -137,21 +141,23 @@ fn receive(
     (arrived, true)
 }
 
-/// Gives the machines what has arrived; takes what is to be sent now, and until when there is nothing to do.
+/// Gives the machines what has arrived, each at the instant when the kernel had it: what is due before is done before,
+/// so that a host that was asleep decides as one that was not. Takes what is to be sent now, and until when there is
+/// nothing to do.
 fn exchange(
     shared: &Shared,
-    arrived: Vec<Datagram>,
+    arrived: Vec<(Time, Datagram)>,
     seen: &Seen,
 ) -> (Vec<Departure<Vec<u8>>>, Vec<Datagram>, Option<Time>) {
-    let (mut state, now) = shared.now();
-    for datagram in arrived {
+    let mut state = shared.state();
+    for (at, datagram) in arrived {
+        state.station.advance(at);
         match datagram {
-            Datagram::Control(envelope) => state.station.node.control(now, envelope),
-            Datagram::Packet { from, frame, .. } => {
-                state.station.node.arrive_from(now, from, frame);
-            }
+            Datagram::Control(envelope) => state.station.node.control(at, envelope),
+            Datagram::Packet { from, frame, .. } => state.station.node.arrive_from(at, from, frame),
         }
     }
+    let now = shared.settings.epoch.now();
     state.station.advance(now);
     let departures = std::iter::from_fn(|| state.station.departure(now)).collect();
     let control = state.station.node.messages().into_iter().map(Datagram::Control).collect();

@@ -97,6 +97,8 @@ pub struct Part {
     /// Packets lost: excess of its channels, best effort without room, of channels that broke their contract, of
     /// unknown ones, messages for which a queue had no room.
     pub drops: [u64; 5],
+    /// Datagrams for which the kernel had no room when they arrived.
+    pub overruns: u64,
     /// CPU seconds of its process.
     pub cpu: f64,
 }
@@ -170,9 +172,21 @@ pub fn run(job: &Job, epoch: Epoch, stops: &dyn Fn() -> bool) -> Result<Part> {
     let Drops { excess, data, broken, unknown, queue } = host.drops();
     part.drops = [excess, data, broken, unknown, queue];
     part.seen = host.seen();
+    part.overruns = overruns(job.listen.port());
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     part.cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
     Ok(part)
+}
+
+/// What the kernel counts for the socket at a port of this namespace.
+fn overruns(port: u16) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/net/udp").unwrap_or_default();
+    let own = format!(":{port:04X}");
+    let count = |line: &str| {
+        let mut words = line.split_whitespace();
+        words.nth(1)?.ends_with(&own).then(|| words.next_back()?.parse::<u64>().ok())?
+    };
+    text.lines().filter_map(count).sum()
 }
 
 fn settings(job: &Job, epoch: Epoch) -> Result<Settings> {

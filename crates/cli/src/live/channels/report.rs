@@ -145,6 +145,8 @@ impl<'a> Report<'a> {
                 "name": name,
                 "received": host.seen.received,
                 "unsent": host.seen.unsent,
+                "overruns": host.overruns,
+                "cpu": host.cpu,
                 "refused": host.seen.refused,
                 "dropped": {
                     "excess": excess, "best_effort": data, "broken": broken, "unknown": unknown,
@@ -219,7 +221,8 @@ fn certificate(plan: &Plan, measured: &Measured) -> Certificate {
     let demand = Demand::SLEEPING;
     let lags = measured.hosts.iter().map(|host| host.seen.lags);
     let Lags { departures, within, worst } = lags.fold(Lags::default(), Lags::and);
-    let overruns: u64 = measured.hosts.iter().map(|host| host.seen.unsent).sum();
+    let lost = measured.hosts.iter().map(|host| host.seen.unsent + host.overruns);
+    let overruns: u64 = lost.sum();
     let share = |count: u64| count as f64 / departures.max(1) as f64;
     let [within_10us, within_20us, within_100us, within_1ms] = within.map(share);
     let worst = worst as f64 / 1e9;
