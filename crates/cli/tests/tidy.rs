@@ -83,8 +83,8 @@ const BANNED: &[&str] = &[
     "RefCell",
 ];
 
-/// Maximum lines of a crate, tests included.
-const CRATE_LINES_MAX: usize = 25_000;
+/// Maximum lines of a crate, tests included. The largest is `live`: its helper processes serve all that it has.
+const CRATE_LINES_MAX: usize = 27_000;
 /// Maximum lines of a file, tests excluded.
 const LINES_MAX: usize = 600;
 const WIDTH_MAX: usize = 100;
