@@ -4,10 +4,12 @@ use super::corpus_folder;
 use lastmeter_base::{Bytes, Time};
 use lastmeter_wire::aal::aal5::{self, Segmenter};
 use lastmeter_wire::aal::encapsulation::Llc;
+use lastmeter_lan::vunet::{control_cell, data_cell, reserve};
 use lastmeter_wire::aal::{aal34, vidboard};
 use lastmeter_wire::atm::{Cell, Circuit, Header, Interface};
 use lastmeter_wire::capture::{LinkType, Writer};
-use lastmeter_wire::control::{der, dq, vidboard as command, vunet};
+use lastmeter_wire::atm::train::{Form, Train};
+use lastmeter_wire::control::{der, dq, reservation, vidboard as command, vunet};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use lastmeter_wire::iscsi;
@@ -158,7 +160,18 @@ fn control() -> Result<Corpus, Error> {
     };
     let inputs = [880_000, 0, 0, 0, 0, 0, 0, 0];
     let told = dq::Backlogs { port: 3, sequence: 9, output: 1_760_000, inputs };
+    let ports = vec![(2, 1), (3, 0), (0, 4)];
+    let path =
+        reservation::Message { op: reservation::Op::Path, token: 7, at: 0, label: 40, ports };
+    let cells = [
+        control_cell(vunet::VCI_CONTROL, 0, &write)?,
+        reserve::cell_of(&path, 2)?,
+        data_cell(40, 1, true, &[9; 48]),
+    ];
     Ok(vec![
+        ("fuzz_vunet_link", Train::emit(Form::Vunet, 7, &cells)?),
+        ("fuzz_vunet_link", Train::emit(Form::Atm, 8, &cells)?),
+        ("fuzz_vunet_link", path.emit()?.to_vec()),
         ("fuzz_control_vunet", write.emit()?.to_vec()),
         ("fuzz_control_vidboard", video.emit().to_vec()),
         ("fuzz_control_der", message.emit()?),

@@ -188,7 +188,7 @@ impl Camera {
     }
 
     /// Executes a command; returns its answer, if any.
-    fn command(&mut self, now: Time, command: Command) -> Option<Command> {
+    pub fn command(&mut self, now: Time, command: Command) -> Option<Command> {
         self.commands += 1;
         let told = self.video.as_ref().map_or(command, |video| video.command);
         let Command { sequence, reply_vci, reply_port, .. } = command;
@@ -250,11 +250,10 @@ impl Camera {
         }
     }
 
-    /// Sends a burst if one is due.
-    fn burst(&mut self, cx: &mut Context<'_>) {
-        let sends =
-            |video: &&mut Video| video.activity == Activity::Sending && video.due <= cx.now();
-        let Some(video) = self.video.as_mut().filter(sends) else { return };
+    /// The cells of a burst if one is due, each of which ends a group of scan lines or does not.
+    fn burst(&mut self, now: Time) -> Vec<(VunetCell, bool)> {
+        let sends = |video: &&mut Video| video.activity == Activity::Sending && video.due <= now;
+        let Some(video) = self.video.as_mut().filter(sends) else { return Vec::new() };
         let Command { reply_vci, reply_port, burst, burst_delay, frame_delay, mode, .. } =
             video.command;
         let mut cells = Vec::with_capacity(burst.into());
@@ -276,9 +275,33 @@ impl Camera {
         if !video.sends() {
             self.frames += 1;
             (video.activity, video.wanted) = (Activity::Idle, mode == Mode::FreeRun);
-            video.due = video.due.max(cx.now() + Duration::from_us(frame_delay.into()));
+            video.due = video.due.max(now + Duration::from_us(frame_delay.into()));
         }
-        cells.iter().for_each(|(cell, last)| self.send(cx, cell, *last));
+        cells
+    }
+
+    /// Does what is due; returns the cells to send now, each of which ends a group of scan lines or does not.
+    pub fn act(&mut self, now: Time) -> Vec<(VunetCell, bool)> {
+        self.turn(now);
+        let cells = self.burst(now);
+        self.turn(now);
+        cells
+    }
+
+    /// When [`Camera::act`] has something to do next; `None` until the next command.
+    pub fn due(&self) -> Option<Time> {
+        let busy = |video: &&Video| video.activity != Activity::Idle || video.wanted;
+        self.video.as_ref().filter(busy).map(|video| video.due)
+    }
+
+    /// Whether it is sending a frame, so that the next burst is due at [`Camera::due`].
+    pub fn is_sending(&self) -> bool {
+        self.video.as_ref().is_some_and(|video| video.activity == Activity::Sending)
+    }
+
+    /// Frames sent.
+    pub fn frames(&self) -> u64 {
+        self.frames
     }
 
     fn send(&mut self, cx: &mut Context<'_>, cell: &VunetCell, last: bool) {
@@ -290,13 +313,11 @@ impl Camera {
         cx.send(PortId(0), packet);
     }
 
-    fn act(&mut self, cx: &mut Context<'_>) {
-        self.turn(cx.now());
-        self.burst(cx);
-        self.turn(cx.now());
-        let busy = |video: &&Video| video.activity != Activity::Idle || video.wanted;
-        if let Some(video) = self.video.as_ref().filter(busy) {
-            cx.arm(DUE, video.due);
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        let cells = self.act(cx.now());
+        cells.iter().for_each(|(cell, last)| self.send(cx, cell, *last));
+        if let Some(due) = self.due() {
+            cx.arm(DUE, due);
         }
     }
 }
@@ -317,13 +338,13 @@ impl Element for Camera {
                     let cell = answer_cell(reply_vci, reply_port, &status.emit());
                     self.send(cx, &cell, true);
                 }
-                self.act(cx);
+                self.go_on(cx);
             }
             Err(_) => cx.drop(packet, None, "no command"),
         }
     }
     fn expire(&mut self, cx: &mut Context<'_>, _timer: TimerId) {
-        self.act(cx);
+        self.go_on(cx);
     }
     fn report(&self, out: &mut Report) {
         out.count("cells", self.sent);

@@ -1,4 +1,5 @@
-//! A link between two switches: a card at each end, and a table for each direction.
+//! A link between two switches: a card at each end ([`super::half`]), and a table for each direction. Here both are
+//! one, without a wire between them.
 //!
 //! ```text
 //! side A: cell on VCI v --> table A->B [v] = new VCI, port --> side B's switch
@@ -18,9 +19,10 @@
 //! table have no meaning there. Source: Aurora report §3.1.2, §3.4.1. That each entry belongs to a token is ours;
 //! the report relies on a library to keep applications from using each other's channels (§3.6).
 
-use super::{control_cell, control_in};
+use super::half::{Fate, Half, Totals};
+use super::vci::Block;
 use lastmeter_wire::atm::vunet::VunetCell;
-use lastmeter_wire::control::vunet::{Control, ENTRIES_MAX, Entry, Op, VCI_CONTROL, VCI_DROP};
+use lastmeter_wire::control::vunet::{ENTRIES_MAX, Entry};
 
 /// Entries of each table: every VCI of 16 bits (A-27).
 pub const ENTRIES: usize = 1 << 16;
@@ -42,14 +44,6 @@ impl Side {
             Side::B => Side::A,
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Slot {
-    new_vci: u16,
-    port: u8,
-    used: bool,
-    token: u32,
 }
 
 /// The fate of a cell.
@@ -98,123 +92,72 @@ pub struct Counts {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Card {
-    number: u16,
-    tables: [Vec<Slot>; 2],
-    counts: [u64; 5],
+    halves: [Half; 2],
 }
 
 impl Card {
     /// A link with this number and empty tables.
     pub fn new(number: u16) -> Card {
-        // Tables grow to their full size when they are written.
-        Card { number, tables: [Vec::new(), Vec::new()], counts: [0; 5] }
+        Card { halves: [Side::A, Side::B].map(|side| Half::new(number, side)) }
+    }
+
+    /// One that also reserves paths hop by hop, with these channels in each direction.
+    pub fn reserving(number: u16, labels: Block) -> Card {
+        Card { halves: [Side::A, Side::B].map(|side| Half::reserving(number, side, labels)) }
     }
 
     /// Its number, by which discovery identifies it.
     pub fn number(&self) -> u16 {
-        self.number
+        self.halves[0].number
     }
 
     /// Switches the power off and on: the tables are lost (A-71).
     pub fn restart(&mut self) {
-        self.tables.iter_mut().for_each(Vec::clear);
+        self.halves.iter_mut().for_each(Half::restart);
     }
 
     /// Its totals.
     pub fn counts(&self) -> Counts {
-        let [forwarded, unknown, controls, written, refused] = self.counts;
-        Counts { forwarded, unknown, controls, written, refused }
+        let sum = |of: fn(&Totals) -> u64| self.halves.iter().map(|half| of(&half.totals)).sum();
+        Counts {
+            forwarded: sum(|totals| totals.mapped),
+            unknown: sum(|totals| totals.unknown),
+            controls: sum(|totals| totals.controls),
+            written: sum(|totals| totals.written),
+            refused: sum(|totals| totals.refused),
+        }
     }
 
     /// The entry for cells that arrive on `side`, in the form in which a read returns it.
     pub fn entry(&self, side: Side, vci: u16) -> Entry {
-        let slot = self.slot(side, vci);
-        let flags = if slot.used { Entry::VALID } else { 0 };
-        Entry { vci, new_vci: slot.new_vci, port: slot.port, flags }
+        self.halves[side.other() as usize].entry(vci)
     }
 
     /// Entries in use, in both tables.
     pub fn used(&self) -> usize {
-        self.tables.iter().flatten().filter(|slot| slot.used).count()
-    }
-
-    #[inline]
-    fn slot(&self, side: Side, vci: u16) -> Slot {
-        self.tables[side as usize].get(usize::from(vci)).copied().unwrap_or_default()
+        self.halves.iter().map(Half::used).sum()
     }
 
     /// A cell arrives on `side`.
     #[inline]
-    pub fn receive(&mut self, side: Side, mut cell: VunetCell) -> Action {
-        let vci = cell.vci();
-        if vci == VCI_CONTROL {
-            return self.control(side, &cell);
-        }
-        let slot = self.slot(side, vci);
-        if !slot.used || vci == VCI_DROP {
-            self.counts[1] += 1;
-            return Action::Drop("no table entry");
-        }
-        self.counts[0] += 1;
-        cell.rewrite_vci(slot.new_vci);
-        cell.set_port(slot.port);
-        Action::Forward(cell)
-    }
-
-    fn control(&mut self, side: Side, cell: &VunetCell) -> Action {
-        let Some(control) = control_in(cell) else { return Action::Drop("damaged control cell") };
-        self.counts[2] += 1;
-        match control.op {
-            Op::Write => {
-                control.entries.iter().for_each(|entry| self.write(side, control.token, entry));
-                Action::Taken
-            }
-            Op::Read | Op::Ping => match control.entries.split_first() {
-                Some((&to, asked)) => self.answer(side, &control, to, asked),
-                None => Action::Drop("request without a way back"),
-            },
-            Op::ReadReply => Action::Drop("answer to a link"),
-        }
-    }
-
-    /// The side on which the cells of an entry arrive.
-    fn about(side: Side, flags: u8) -> Side {
-        if flags & Entry::BACK == 0 { side } else { side.other() }
-    }
-
-    fn write(&mut self, side: Side, token: u32, entry: &Entry) {
-        let table = &mut self.tables[Card::about(side, entry.flags) as usize];
-        if table.is_empty() {
-            table.resize(ENTRIES, Slot::default());
-        }
-        let slot = &mut table[usize::from(entry.vci)];
-        if slot.used && slot.token != token {
-            self.counts[4] += 1;
-            return;
-        }
-        self.counts[3] += 1;
-        *slot = match entry.flags & Entry::VALID {
-            0 => Slot::default(),
-            _ => Slot { new_vci: entry.new_vci, port: entry.port, used: true, token },
+    pub fn receive(&mut self, side: Side, cell: VunetCell) -> Action {
+        let (near, far) = (side as usize, side.other() as usize);
+        let crossing = match self.halves[near].from_switch(cell) {
+            Fate::Wire(cell) => cell,
+            Fate::Switch(cell) => return Action::Answer(cell),
+            Fate::Taken => return Action::Taken,
+            Fate::Drop(reason) => return Action::Drop(reason),
         };
-    }
-
-    fn answer(&self, side: Side, control: &Control, to: Entry, asked: &[Entry]) -> Action {
-        let entries = match control.op {
-            Op::Ping => vec![Entry { vci: self.number, new_vci: 0, port: side as u8, flags: 0 }],
-            _ => asked
-                .iter()
-                .map(|entry| {
-                    let back = entry.flags & Entry::BACK;
-                    let found = self.entry(Card::about(side, back), entry.vci);
-                    Entry { flags: found.flags | back, ..found }
-                })
-                .collect(),
+        let returning = match self.halves[far].from_wire(crossing) {
+            Fate::Switch(cell) => return Action::Forward(cell),
+            Fate::Wire(cell) => cell,
+            Fate::Taken => return Action::Taken,
+            Fate::Drop(reason) => return Action::Drop(reason),
         };
-        let answer = Control { op: Op::ReadReply, entries, ..*control };
-        match control_cell(to.new_vci, to.port, &answer) {
-            Ok(cell) => Action::Answer(cell),
-            Err(_) => Action::Drop("answer that does not fit"),
+        match self.halves[near].from_wire(returning) {
+            Fate::Switch(cell) => Action::Answer(cell),
+            Fate::Drop(reason) => Action::Drop(reason),
+            Fate::Wire(_) | Fate::Taken => Action::Taken,
         }
     }
 }
@@ -225,8 +168,9 @@ pub const READ_MAX: usize = ENTRIES_MAX - 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vunet::data_cell;
+    use crate::vunet::{control_cell, control_in, data_cell};
     use lastmeter_base::Stream;
+    use lastmeter_wire::control::vunet::{Control, Op, VCI_CONTROL, VCI_DROP};
     use proptest::prelude::*;
 
     fn write(card: &mut Card, side: Side, token: u32, entries: &[Entry]) {

@@ -137,6 +137,10 @@ impl Connection {
     pub fn peer_hears_on(&self) -> u16 {
         self.peer
     }
+    /// The application to which its entries belong.
+    pub fn token(&self) -> u32 {
+        self.token
+    }
     /// Number of links.
     pub fn links(&self) -> usize {
         self.route.hops.len()
@@ -270,7 +274,7 @@ pub fn pong(cell: &VunetCell, number: u16) -> Option<VunetCell> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::site::{End, Site};
     use super::super::vci::Block;
     use super::super::{card::Side, data_cell};
@@ -278,7 +282,7 @@ mod tests {
     use lastmeter_base::Stream;
 
     /// Switches in a chain, with a host at the first and a peer at the last.
-    fn row(switches: usize) -> (Site, Route) {
+    pub(in super::super) fn row(switches: usize) -> (Site, Route) {
         let mut site = Site::new(switches);
         site.client(0);
         for switch in 1..switches {

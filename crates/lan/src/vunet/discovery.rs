@@ -16,6 +16,7 @@ use super::connection::{Connection, Hop, Route};
 use super::control_in;
 use super::site::{PORTS_MAX, Site};
 use super::vci::SharedFile;
+use lastmeter_wire::atm::vunet::VunetCell;
 use lastmeter_wire::control::vunet::{Control, Entry};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -58,7 +59,7 @@ pub struct Map {
     pub switches: Vec<BTreeMap<u8, Found>>,
     /// The path to each switch.
     pub ways: Vec<Way>,
-    /// Cells sent by the daemon.
+    /// Cells that the daemon has sent to open connections and to ping.
     pub cells: u64,
 }
 
@@ -94,14 +95,61 @@ impl Map {
     }
 }
 
+/// How a daemon reaches its network.
+pub trait Reach {
+    /// A connection to whatever is at the end of `route`, as [`Connection::to_control`].
+    ///
+    /// # Errors
+    /// As there.
+    fn connect(&mut self, route: Route) -> Result<Connection, String>;
+    /// Sends cells, the last of which is a ping, and returns what answers arrive.
+    fn ask(&mut self, cells: Vec<VunetCell>) -> Vec<Control>;
+    /// Sends the cells that close a connection, and gives its channels back.
+    ///
+    /// # Errors
+    /// If they are not the daemon's.
+    fn close(&mut self, connection: &mut Connection) -> Result<(), String>;
+}
+
+/// A network without time.
+struct Within<'a> {
+    site: &'a mut Site,
+    client: usize,
+    file: &'a mut SharedFile,
+}
+
+impl Reach for Within<'_> {
+    fn connect(&mut self, route: Route) -> Result<Connection, String> {
+        Connection::to_control(route, TOKEN, self.file)
+    }
+    fn ask(&mut self, cells: Vec<VunetCell>) -> Vec<Control> {
+        let heard = self.site.converse(self.client, cells);
+        let mine = heard.into_iter().filter(|&(at, _)| at == self.client);
+        mine.filter_map(|(_, cell)| control_in(&cell)).collect()
+    }
+    fn close(&mut self, connection: &mut Connection) -> Result<(), String> {
+        self.site.converse(self.client, connection.close());
+        let given = self.file.give_back(TOKEN, &connection.vcis());
+        given.map_err(|refusal| format!("channels are not the daemon's: {refusal:?}"))
+    }
+}
+
 /// Runs the daemon of `client`, with channels from its host's file.
 ///
 /// # Errors
 /// If nothing answers, or the host has no channels left.
 pub fn discover(site: &mut Site, client: usize, file: &mut SharedFile) -> Result<Map, String> {
-    let mut daemon = Daemon { site, client, file, map: Map::default() };
+    explore(&mut Within { site, client, file }, client as u16)
+}
+
+/// Runs the daemon of the client with this number, wherever its network is.
+///
+/// # Errors
+/// If nothing answers, or the host has no channels left.
+pub fn explore(reach: &mut dyn Reach, client: u16) -> Result<Map, String> {
+    let mut daemon = Daemon { reach, map: Map::default() };
     let start = Way { ahead: Vec::new(), back: vec![0] };
-    let own = Found::Client(client as u16);
+    let own = Found::Client(client);
     let found = daemon.switch(start, own)?.ok_or("nothing answers at any port")?;
     daemon.add(found);
     let mut left = VecDeque::from([0]);
@@ -119,6 +167,9 @@ pub fn discover(site: &mut Site, client: usize, file: &mut SharedFile) -> Result
             if let Some(new) = daemon.switch(Way { ahead, back }, other_end)?
                 && !daemon.is_known(&new)
             {
+                if daemon.map.switches.len() == SWITCHES_MAX {
+                    return Err(format!("there are more than {SWITCHES_MAX} switches"));
+                }
                 left.push_back(daemon.map.switches.len());
                 daemon.add(new);
             }
@@ -128,13 +179,13 @@ pub fn discover(site: &mut Site, client: usize, file: &mut SharedFile) -> Result
 }
 
 struct Daemon<'a> {
-    site: &'a mut Site,
-    client: usize,
-    file: &'a mut SharedFile,
+    reach: &'a mut dyn Reach,
     map: Map,
 }
 
 const TOKEN: u32 = 0x7000_0001;
+/// Most switches that a daemon remembers.
+pub const SWITCHES_MAX: usize = 1024;
 
 type Switch = (Way, BTreeMap<u8, Found>);
 
@@ -172,21 +223,12 @@ impl Daemon<'_> {
 
     /// Opens a connection to what is at `port` of a switch, pings it, and closes the connection.
     fn ping(&mut self, way: &Way, port: u8) -> Result<Option<Found>, String> {
-        let mut opened = Connection::to_control(way.route(port), TOKEN, self.file)?;
+        let mut opened = self.reach.connect(way.route(port))?;
         let opening = opened.open();
-        let answers = self.ask(opening);
-        let closing = opened.close();
-        self.ask(closing);
-        let given = self.file.give_back(TOKEN, &opened.vcis());
-        given.map_err(|refusal| format!("channels are not the daemon's: {refusal:?}"))?;
+        self.map.cells += opening.len() as u64;
+        let answers = self.reach.ask(opening);
+        self.reach.close(&mut opened)?;
         Ok(answers.iter().find_map(found_in))
-    }
-
-    fn ask(&mut self, cells: Vec<lastmeter_wire::atm::vunet::VunetCell>) -> Vec<Control> {
-        self.map.cells += cells.len() as u64;
-        let heard = self.site.converse(self.client, cells);
-        let mine = heard.into_iter().filter(|&(at, _)| at == self.client);
-        mine.filter_map(|(_, cell)| control_in(&cell)).collect()
     }
 }
 

@@ -8,10 +8,12 @@
 //!
 //! * [`crossbar`]: the switch, which only moves cells between ports.
 //! * [`card`]: a link, which maps channels and ports by a table for each direction.
+//! * [`half`]: each end of a link by itself, as it runs live, with a wire between them.
 //! * [`channels`]: the channels of a bridge to AN2, which connections use as stripes.
 //! * [`vci`]: allocation of channels to applications.
 //! * [`connection`]: how an application opens, verifies, refreshes and closes a connection hop by
 //!   hop.
+//! * [`reserve`]: paths that links reserve hop by hop, to compare with that.
 //! * [`site`]: switches, links and clients without time, to test all that.
 //! * [`discovery`]: how a host discovers the network.
 //! * [`element`]: switch, link and bridges as elements; [`camera`] and [`viewer`] at the ends.
@@ -28,6 +30,8 @@ pub mod crossbar;
 pub mod discovery;
 pub mod element;
 mod ends;
+pub mod half;
+pub mod reserve;
 pub mod site;
 pub mod vci;
 pub mod viewer;
@@ -65,7 +69,6 @@ pub fn data_cell(vci: u16, port: u8, last: bool, payload: &[u8; PAYLOAD_LEN]) ->
 /// other channel its payload type distinguishes it from data (end-to-end OAM).
 ///
 /// # Errors
-/// If it has more entries than fit.
 /// If it has more entries than fit.
 pub fn control_cell(
     vci: u16,

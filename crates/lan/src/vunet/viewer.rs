@@ -31,6 +31,20 @@ use lastmeter_wire::control::vidboard::{Code, Command, Mode};
 const PIXELS: ParamKind = ParamKind::Integer { min: 1, max: 4096 };
 const CELLS: ParamKind = ParamKind::Integer { min: 1, max: u16::MAX as u64 };
 
+const COUNTERS: &[(&str, &str)] = &[
+    ("frames", "frames received completely"),
+    ("incomplete", "frames with something missing"),
+    ("frame_latency_max_ps", "longest time from capture until a frame was complete"),
+    ("frame_latency_sum_ps", "the same, summed over all frames"),
+    ("requests", "commands sent for video and frames"),
+    ("answers", "status cells received"),
+    ("timeouts", "commands sent again because nothing had arrived"),
+    ("verified", "reads of a link's entries that were correct"),
+    ("refreshed", "links that were written again"),
+    ("peer", "whether the camera has answered a ping"),
+    ("set_up_ps", "time from the first control cell until the camera's answer; zero without one"),
+];
+
 /// The page that describes it to experiments.
 pub const PAGE: &Page = &Page {
     name: "vidboard",
@@ -73,17 +87,7 @@ pub const PAGE: &Page = &Page {
          ends a PDU, and so does a request for the next frame: `per-pdu` of a send stage is \
          the cost per frame.",
     ],
-    counters: &[
-        ("frames", "frames received completely"),
-        ("incomplete", "frames with something missing"),
-        ("frame_latency_max_ps", "longest time from capture until a frame was complete"),
-        ("requests", "commands sent for video and frames"),
-        ("answers", "status cells received"),
-        ("timeouts", "commands sent again because nothing had arrived"),
-        ("verified", "reads of a link's entries that were correct"),
-        ("refreshed", "links that were written again"),
-        ("peer", "whether the camera has answered a ping"),
-    ],
+    counters: COUNTERS,
     drops: &[
         ("not a cell", "packets that are not a cell of the VuNet"),
         ("no command", "cells to the camera that are not a command"),
@@ -170,19 +174,33 @@ pub struct Viewer {
     connection: Connection,
     reassembler: Reassembler,
     frame: Frame,
-    opened: bool,
+    /// When its first control cell left.
+    opened: Option<Time>,
+    set_up: Option<Duration>,
     sent: u64,
     frames: u64,
     incomplete: u64,
     latency_max: Duration,
+    latency_sum: Duration,
     requests: u64,
     answers: u64,
     timeouts: u64,
 }
 
-const REQUEST: TimerId = TimerId(0);
-const VERIFY: TimerId = TimerId(1);
-const TIMEOUT: TimerId = TimerId(2);
+/// What a viewer wants done.
+#[derive(Default)]
+pub struct Wants {
+    /// Cells to send now, each of which ends a request for a frame or does not.
+    pub cells: Vec<(VunetCell, bool)>,
+    /// When timers expire that are set, or set anew: request, verify, timeout.
+    pub timers: [Option<Time>; TIMERS],
+}
+
+/// Number of a viewer's timers.
+pub const TIMERS: usize = 3;
+const REQUEST: usize = 0;
+const VERIFY: usize = 1;
+const TIMEOUT: usize = 2;
 
 impl Viewer {
     /// A viewer on node `me` of the camera on node `camera`, with commands accounted to a flow of `path`.
@@ -204,46 +222,35 @@ impl Viewer {
             connection,
             reassembler,
             frame: Frame::default(),
-            opened: false,
+            opened: None,
+            set_up: None,
             sent: 0,
             frames: 0,
             incomplete: 0,
             latency_max: Duration::ZERO,
+            latency_sum: Duration::ZERO,
             requests: 0,
             answers: 0,
             timeouts: 0,
         }
     }
 
-    /// Sends cells, each of which ends a frame or does not.
-    fn send(&mut self, cx: &mut Context<'_>, cells: Vec<VunetCell>, ends: bool) {
-        for cell in cells {
-            let mut packet = cx.make(self.path, Bytes(VUNET_CELL_LEN as u64));
-            put_cell(&mut packet, &cell);
-            set_requester(&mut packet, self.me);
-            (packet.flow, packet.destination, packet.ends) = (self.flow, self.camera, ends);
-            packet.seq = self.sent;
-            self.sent += 1;
-            cx.send(PortId(0), packet);
-        }
-    }
-
-    fn request(&mut self, cx: &mut Context<'_>, code: Code) {
+    fn request(&mut self, now: Time, code: Code, wants: &mut Wants) {
         self.requests += 1;
-        self.command(cx, code);
-        self.wait(cx);
+        self.command(code, wants);
+        self.wait(now, wants);
     }
 
-    fn command(&mut self, cx: &mut Context<'_>, code: Code) {
+    fn command(&mut self, code: Code, wants: &mut Wants) {
         let sequence = self.requests as u16;
         let command = Command { code, sequence, ..self.wishes.command };
         let (vci, port) = self.connection.send_on();
         let cell = data_cell(vci, port, true, &command.emit());
-        self.send(cx, vec![cell], code == Code::FrameRequest);
+        wants.cells.push((cell, code == Code::FrameRequest));
     }
 
-    fn wait(&self, cx: &mut Context<'_>) {
-        cx.arm(TIMEOUT, cx.now() + self.wishes.timeout + self.wishes.think);
+    fn wait(&self, now: Time, wants: &mut Wants) {
+        wants.timers[TIMEOUT] = Some(now + self.wishes.timeout + self.wishes.think);
     }
 
     /// A group of scan lines has arrived.
@@ -260,88 +267,154 @@ impl Viewer {
             let captured = Duration::from_us(header.timestamp.into());
             let latency = now.since_start().saturating_sub(captured);
             self.latency_max = self.latency_max.max(latency);
+            self.latency_sum += latency;
         }
         whole
     }
 
-    fn data(&mut self, cx: &mut Context<'_>, cell: &VunetCell) {
+    fn data(&mut self, now: Time, cell: &VunetCell, wants: &mut Wants) {
         // No hop has checked the header, and each changed the channel, so the checksum is recomputed.
-        let header = match self.reassembler.receive(cx.now(), &cell.to_atm_checked()) {
+        let header = match self.reassembler.receive(now, &cell.to_atm_checked()) {
             Event::Pdu(pdu) => FrameHeader::parse(pdu.payload).ok().map(|(header, _)| header),
             Event::Held | Event::Lost(_) => None,
         };
         let Some(header) = header else { return };
-        self.wait(cx);
-        if self.group(cx.now(), header) && self.wishes.command.mode == Mode::OnRequest {
-            cx.arm(REQUEST, cx.now() + self.wishes.think);
+        self.wait(now, wants);
+        if self.group(now, header) && self.wishes.command.mode == Mode::OnRequest {
+            wants.timers[REQUEST] = Some(now + self.wishes.think);
         }
     }
 
     /// Opens the connection, and requests video at the same time.
-    fn open(&mut self, cx: &mut Context<'_>) {
-        self.opened = true;
-        let cells = self.connection.open();
-        self.send(cx, cells, false);
+    fn open(&mut self, now: Time, wants: &mut Wants) {
+        self.opened = Some(now);
+        wants.cells.extend(self.connection.open().into_iter().map(|cell| (cell, false)));
         if self.wishes.diagnose {
-            self.command(cx, Code::Diagnose);
+            self.command(Code::Diagnose, wants);
         }
-        self.ask_anew(cx);
-        cx.arm(VERIFY, cx.now() + self.wishes.verify);
+        self.ask_anew(now, wants);
+        wants.timers[VERIFY] = Some(now + self.wishes.verify);
     }
 
-    fn ask_anew(&mut self, cx: &mut Context<'_>) {
-        self.request(cx, Code::VideoRequest);
+    fn ask_anew(&mut self, now: Time, wants: &mut Wants) {
+        self.request(now, Code::VideoRequest, wants);
         if self.wishes.command.mode == Mode::OnRequest {
-            self.request(cx, Code::FrameRequest);
+            self.request(now, Code::FrameRequest, wants);
+        }
+    }
+
+    /// It begins.
+    pub fn begin(&self, wants: &mut Wants) {
+        wants.timers[REQUEST] = Some(self.wishes.start);
+    }
+
+    /// A cell arrives.
+    pub fn hear(&mut self, now: Time, cell: &VunetCell, wants: &mut Wants) {
+        if control_in(cell).is_some() {
+            let cells = self.connection.receive(cell);
+            wants.cells.extend(cells.into_iter().map(|cell| (cell, false)));
+            if let (true, None, Some(opened)) =
+                (self.connection.seen.peer, self.set_up, self.opened)
+            {
+                self.set_up = Some(now.saturating_since(opened));
+            }
+        } else if is_control(cell) {
+            let answer = Command::parse(cell.payload());
+            self.answers += u64::from(answer.is_ok_and(|answer| answer.code == Code::Status));
+        } else {
+            self.data(now, cell, wants);
+        }
+    }
+
+    /// A timer, by its place in [`Wants::timers`], expires.
+    pub fn expire(&mut self, now: Time, timer: usize, wants: &mut Wants) {
+        match timer {
+            REQUEST if self.opened.is_none() => self.open(now, wants),
+            REQUEST => self.request(now, Code::FrameRequest, wants),
+            VERIFY => {
+                let cells = self.connection.verify();
+                wants.cells.extend(cells.into_iter().map(|cell| (cell, false)));
+                wants.timers[VERIFY] = Some(now + self.wishes.verify);
+            }
+            _ => {
+                self.timeouts += 1;
+                self.ask_anew(now, wants);
+            }
+        }
+    }
+
+    /// The cell by which it stops its camera, at its end.
+    pub fn stop(&self) -> VunetCell {
+        let command = Command { code: Code::Stop, ..self.wishes.command };
+        let (vci, port) = self.connection.send_on();
+        data_cell(vci, port, true, &command.emit())
+    }
+
+    /// What it has counted, by name.
+    pub fn counts(&self) -> [(&'static str, u64); COUNTERS.len()] {
+        let seen = self.connection.seen;
+        let set_up = self.set_up.map_or(0, Duration::as_ps);
+        let counts = [
+            self.frames,
+            self.incomplete,
+            self.latency_max.as_ps(),
+            self.latency_sum.as_ps(),
+            self.requests,
+            self.answers,
+            self.timeouts,
+            seen.right,
+            seen.refreshed,
+            u64::from(seen.peer),
+            set_up,
+        ];
+        std::array::from_fn(|place| (COUNTERS[place].0, counts[place]))
+    }
+
+    /// Its connection.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    fn perform(&mut self, cx: &mut Context<'_>, wants: Wants) {
+        for (cell, ends) in wants.cells {
+            let mut packet = cx.make(self.path, Bytes(VUNET_CELL_LEN as u64));
+            put_cell(&mut packet, &cell);
+            set_requester(&mut packet, self.me);
+            (packet.flow, packet.destination, packet.ends) = (self.flow, self.camera, ends);
+            packet.seq = self.sent;
+            self.sent += 1;
+            cx.send(PortId(0), packet);
+        }
+        for (timer, at) in (0..).zip(wants.timers) {
+            if let Some(at) = at {
+                cx.arm(TimerId(timer), at);
+            }
         }
     }
 }
 
 impl Element for Viewer {
     fn start(&mut self, cx: &mut Context<'_>) {
-        cx.arm(REQUEST, self.wishes.start);
+        let mut wants = Wants::default();
+        self.begin(&mut wants);
+        self.perform(cx, wants);
     }
     fn receive(&mut self, cx: &mut Context<'_>, _port: PortId, packet: Packet) {
         let Some(cell) = cell_of(&packet) else { return cx.drop(packet, None, "not a cell") };
         cx.deliver(packet);
-        if control_in(&cell).is_some() {
-            let cells = self.connection.receive(&cell);
-            self.send(cx, cells, false);
-        } else if is_control(&cell) {
-            let answer = Command::parse(cell.payload());
-            self.answers += u64::from(answer.is_ok_and(|answer| answer.code == Code::Status));
-        } else {
-            self.data(cx, &cell);
-        }
+        let mut wants = Wants::default();
+        self.hear(cx.now(), &cell, &mut wants);
+        self.perform(cx, wants);
     }
     fn expire(&mut self, cx: &mut Context<'_>, timer: TimerId) {
-        match timer {
-            REQUEST if !self.opened => self.open(cx),
-            REQUEST => self.request(cx, Code::FrameRequest),
-            VERIFY => {
-                let cells = self.connection.verify();
-                self.send(cx, cells, false);
-                cx.arm(VERIFY, cx.now() + self.wishes.verify);
-            }
-            _ => {
-                self.timeouts += 1;
-                self.ask_anew(cx);
-            }
-        }
+        let mut wants = Wants::default();
+        Viewer::expire(self, cx.now(), timer.0 as usize, &mut wants);
+        self.perform(cx, wants);
     }
     fn timers(&self) -> u32 {
-        3
+        TIMERS as u32
     }
     fn report(&self, out: &mut Report) {
-        let seen = self.connection.seen;
-        out.count("frames", self.frames);
-        out.count("incomplete", self.incomplete);
-        out.count("frame_latency_max_ps", self.latency_max.as_ps());
-        out.count("requests", self.requests);
-        out.count("answers", self.answers);
-        out.count("timeouts", self.timeouts);
-        out.count("verified", seen.right);
-        out.count("refreshed", seen.refreshed);
-        out.count("peer", u64::from(seen.peer));
+        self.counts().into_iter().for_each(|(name, count)| out.count(name, count));
     }
 }

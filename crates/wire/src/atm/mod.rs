@@ -5,6 +5,7 @@ mod cell;
 pub mod delineation;
 mod header;
 pub mod hec;
+pub mod train;
 pub mod vunet;
 
 pub use cell::{CELL_LEN, Cell, Kind, PAYLOAD_LEN};
