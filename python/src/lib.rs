@@ -57,7 +57,7 @@ mod _lastmeter {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         // Measurements run in helper processes, which import this module again.
-        lastmeter_live::worker::enter_if_asked();
+        lastmeter::enter_if_asked();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -156,6 +156,14 @@ impl<T: std::fmt::Display> From<T> for Complaint {
     }
 }
 
+/// Turns this process into a helper if it was started as one; then it never returns.
+///
+/// Call it first in `main`, before any thread is started.
+pub fn enter_if_asked() {
+    lastmeter_live::worker::enter_if_asked();
+    live::vunet::part::enter_if_asked();
+}
+
 /// Runs the program with these arguments, its name first; returns its exit status.
 pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     program_with(arguments, None)

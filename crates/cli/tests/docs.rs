@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Pages followed elsewhere: those whose commands need `lastmeterd`, by that program's tests, the list of
-/// commands, by `scripts/smoke`, programs for pictures, by the tests of the Python package, and channels, which take
-/// minutes in real time, by `crates/live/tests/channels`.
-const ELSEWHERE: [&str; 9] = [
+/// commands, by `scripts/smoke`, programs for pictures, by the tests of the Python package, channels, which take
+/// minutes in real time, by `crates/live/tests/channels`, and the live VuNet, by `tests/live.rs`.
+const ELSEWHERE: [&str; 10] = [
     "write-a-plugin",
     "plugins-in-models",
     "commands",
@@ -18,6 +18,7 @@ const ELSEWHERE: [&str; 9] = [
     "camera",
     "channels",
     "media",
+    "vunet",
 ];
 
 fn pages() -> Vec<PathBuf> {

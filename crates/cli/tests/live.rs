@@ -8,6 +8,8 @@
 
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
+#[path = "live/vunet.rs"]
+mod vunet;
 
 use attempts::{children, in_time, interfaces, wait_until_gone};
 use lastmeter::emulate::{Demand, Options, Report, Started, run};
@@ -36,7 +38,7 @@ const KINDS: [Kind; 5] = [
 ];
 
 fn main() {
-    lastmeter_live::worker::enter_if_asked();
+    lastmeter::enter_if_asked();
     if std::env::var(HOLD).is_ok() {
         return hold();
     }
@@ -59,6 +61,14 @@ const TESTS: &[(&str, fn())] = &[
     ("a_strict_run_ends_at_the_first_violation", strict),
     ("nothing_is_left_behind_by_many_runs", cycles),
     ("what_a_killed_run_left_is_cleaned_up_by_the_next", killed),
+    (
+        "a_small_vunet_discovers_opens_watches_and_repairs_itself",
+        vunet::a_small_site_discovers_opens_watches_and_repairs_itself,
+    ),
+    (
+        "a_vunet_refuses_other_traffic_and_options",
+        vunet::other_traffic_and_other_options_are_refused,
+    ),
 ];
 
 const EXPERIMENT: &str = r#"

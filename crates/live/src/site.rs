@@ -106,6 +106,45 @@ impl Site {
         Ok((site, ports))
     }
 
+    /// Namespaces with these names that have only their loopback interface, until [`Site::join`] connects them.
+    ///
+    /// # Errors
+    /// When neither user namespaces nor root are available.
+    pub fn apart(names: &[String]) -> Result<Site> {
+        with_fewest_privileges("making network namespaces", |isolation| {
+            let run = Run::begin()?;
+            let (hosts, kind) = (Vec::new(), Kind::Packet);
+            let mut site = Site { hosts, switch: None, isolation, kind, run };
+            for name in names {
+                let mut worker = site.worker()?;
+                worker.done(&Request::OnlyIpv4)?;
+                let (name, address) = (name.clone(), Ipv4Addr::LOCALHOST);
+                site.hosts.push((HostOptions { name, address, prefix: 8 }, worker));
+            }
+            Ok(site)
+        })
+    }
+
+    /// Connects two of the hosts by a veth pair, whose interfaces are called `w` and its number; returns their
+    /// addresses, which only the two ends know.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn join(&mut self, number: u8, ends: [usize; 2]) -> Result<[Ipv4Addr; 2]> {
+        let name = format!("w{number}");
+        let peer = self.hosts[ends[1]].1.pid();
+        let (own, mtu) = (name.clone(), FRAME_MTU);
+        let pair = Request::Pair { name: own, peer_name: name.clone(), peer, mtu };
+        self.hosts[ends[0]].1.done(&pair)?;
+        let addresses = [1, 2].map(|end| Ipv4Addr::new(10, 79, number, end));
+        for (host, address) in ends.into_iter().zip(addresses) {
+            let worker = &mut self.hosts[host].1;
+            worker.done(&Request::Address { interface: name.clone(), address, prefix: 24 })?;
+            worker.done(&Request::BringUp { interface: name.clone(), mtu })?;
+        }
+        Ok(addresses)
+    }
+
     /// A helper with a network namespace; all helpers of a run share one user namespace.
     fn worker(&self) -> Result<Worker> {
         let mut worker = Worker::spawn()?;

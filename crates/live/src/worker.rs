@@ -154,7 +154,7 @@ fn die_with_parent() -> Result<()> {
 ///
 /// Only root may; otherwise quiet windows are chosen afterwards, so a refusal is not an error. The
 /// kernel shares CPUs first among sessions (`sched_autogroup`), so it starts a session of its own.
-fn take_priority() {
+pub fn take_priority() {
     // Otherwise its whole present session would gain priority.
     let alone = rustix::process::setsid().is_ok();
     let _ = rustix::process::setpriority_process(None, PRIORITY);
@@ -315,6 +315,21 @@ macro_rules! reply {
 }
 pub(crate) use reply;
 
+/// The command that starts this program again.
+///
+/// # Errors
+/// If the program's file is not known.
+pub fn again() -> Result<Command> {
+    Ok(match PROGRAM.get().and_then(|words| words.split_first()) {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+        None => Command::new(std::env::current_exe().doing("finding this program's file")?),
+    })
+}
+
 /// A helper process and the socket to it; dropping it ends the process.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -327,14 +342,7 @@ impl Worker {
     pub(crate) fn spawn() -> Result<Worker> {
         let what = "starting a helper process";
         let (ours, theirs) = UnixStream::pair().doing(what)?;
-        let mut command = match PROGRAM.get().and_then(|words| words.split_first()) {
-            Some((program, arguments)) => {
-                let mut command = Command::new(program);
-                command.args(arguments);
-                command
-            }
-            None => Command::new(std::env::current_exe().doing(what)?),
-        };
+        let mut command = again()?;
         let child = command
             .env_clear()
             .env(MARKER, std::process::id().to_string())

@@ -2,7 +2,7 @@
 
 fn main() -> std::process::ExitCode {
     // Measurements run in helper processes, which are this program again.
-    lastmeter_live::worker::enter_if_asked();
+    lastmeter::enter_if_asked();
     lastmeter_live::heap::use_huge_pages();
     lastmeter::program(std::env::args_os()).into()
 }

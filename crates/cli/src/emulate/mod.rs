@@ -205,7 +205,7 @@ fn programs(hosts: &[LiveHost], started: &[Started]) -> Result<Vec<Program>, Fai
 }
 
 /// The machine's name in ledgers.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let cores = lastmeter_live::cores::allowed().map_or(0, |cores| cores.len());
     format!("this machine, {cores} cores")
 }

@@ -5,6 +5,7 @@
 mod channels;
 mod programs;
 mod validate;
+pub(crate) mod vunet;
 
 use crate::emulate::{self, Demand, Options, Report, Trial};
 use crate::world::{self, Disk};
@@ -32,6 +33,9 @@ use std::sync::Arc;
 ///
 /// An experiment with real-time channels, such as `channels-three`, runs as processes in namespaces that send each
 /// other datagrams: establishment, admission, scheduling and policing as in the model, beside it.
+///
+/// One with a VuNet, such as `aurora-deployment`, runs as a process for each switch, end of a link, camera and host,
+/// which exchange cells between namespaces.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -101,6 +105,7 @@ Examples:
   lastmeter live emulated-link --validate --pin 1
   lastmeter live wave-video --out out
   lastmeter live channels-three --seconds 60
+  lastmeter live aurora-deployment --set duration='5 s'
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 
 pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
@@ -122,6 +127,10 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     stop_on_signal(&control)?;
     if channels::has(&experiment) {
         return channels::run(common, arguments, &experiment, &control);
+    }
+    if vunet::is_vunet(&experiment) && experiment.live_hosts().is_empty() {
+        arguments.only_by_itself("is a VuNet", "processes of its own run it")?;
+        return vunet::live(common, &experiment, arguments.out.as_deref(), &disk, &control);
     }
     if arguments.seconds.is_some() {
         let right = "its run ends with its command; write --set duration='10 s' for the longest";
@@ -145,17 +154,25 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     Ok(ended(&report))
 }
 
+impl Arguments {
+    /// Refuses what is of no use to an experiment that brings its own programs.
+    fn only_by_itself(&self, what: &str, why: &str) -> Result<(), Complaint> {
+        let Arguments { host, attach, port, busy, spin, pin, tolerance, .. } = self;
+        let Arguments { strict, twin, search, pcaps, command, seconds, .. } = self;
+        let lists = [host, attach, pcaps, command].iter().any(|list| !list.is_empty());
+        let texts = [port, spin, tolerance].iter().any(|text| text.is_some());
+        let numbers = pin.is_some() || seconds.is_some();
+        if lists || texts || numbers || *busy || *strict || *twin || *search {
+            let right = format!("{why}; give only --set and --out");
+            return Err(Complaint(format!("`{}` {what}: {right}", self.experiment)));
+        }
+        Ok(())
+    }
+}
+
 /// Has an experiment with plugins run by `lastmeterd`, with its live routers and programs of its own.
 fn with_routers(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
-    let Arguments { host, attach, port, busy, spin, pin, tolerance, .. } = arguments;
-    let Arguments { strict, twin, search, pcaps, command, seconds, .. } = arguments;
-    let lists = [host, attach, pcaps, command].iter().any(|list| !list.is_empty());
-    let texts = [port, spin, tolerance].iter().any(|text| text.is_some());
-    let numbers = pin.is_some() || seconds.is_some();
-    if lists || texts || numbers || *busy || *strict || *twin || *search {
-        let right = "live routers and programs of its own run it; give only --set and --out";
-        return Err(Complaint(format!("`{}` has plugins: {right}", arguments.experiment)));
-    }
+    arguments.only_by_itself("has plugins", "live routers and programs of its own run it")?;
     let seed = common.seed.map(|seed| format!("seed={seed}"));
     let mut words = vec!["live".to_owned(), arguments.experiment.clone()];
     let sets = arguments.sets.iter().cloned().chain(seed);
