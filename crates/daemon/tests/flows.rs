@@ -7,8 +7,8 @@ use super::router::{Net, ip};
 use super::{PROGRAM, has, said};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// UDP to port 5004 of b.
@@ -379,8 +379,30 @@ impl Drop for Near {
     }
 }
 
+/// A second router, whose port processor ends and whose network goes with the test.
+struct Far {
+    namespace: String,
+    folder: PathBuf,
+}
+
+impl Far {
+    /// `lastmeterd router COMMAND FILE ...` of this router.
+    fn router(&self, command: &str, arguments: &[&str]) -> Output {
+        let mut program = Command::new(PROGRAM);
+        program.args(["router", command]).arg(self.folder.join("router.toml"));
+        program.arg("--run").arg(&self.folder).args(arguments).output().unwrap()
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = self.router("end", &[]);
+        let _ = Command::new("ip").args(["netns", "del", &self.namespace]).output();
+    }
+}
+
 /// A second router in b's namespace, with a third network behind it: 10.3.0.1 - 10.3.0.2.
-fn second(net: &mut Net) -> std::path::PathBuf {
+fn second(net: &mut Net) -> Far {
     let (b, far) = (net.names[2].clone(), format!("{}f", net.names[2]));
     ip(&format!("netns add {far}"));
     ip(&format!("link add south netns {b} type veth peer name e0 netns {far}"));
@@ -403,23 +425,19 @@ fn second(net: &mut Net) -> std::path::PathBuf {
         .stdout(Stdio::null())
         .spawn();
     net.children.push(child.unwrap());
-    folder
+    Far { namespace: far, folder }
 }
 
 #[test]
 fn a_route_s_nodes_are_asked_in_turn_and_one_refusal_undoes_all_d_46() {
     let Some(mut net) = Net::new("nodes") else { return };
-    let folder = second(&mut net);
+    let far = second(&mut net);
     net.write_lines(
         "20 Mbit/s",
         "lldp = true\n[nodes.b]\naddress = '10.2.0.2'\ncontrol = 'second/control.sock'\n",
     );
     net.start();
-    let there = |command: &str, arguments: &[&str]| {
-        let mut program = Command::new(PROGRAM);
-        program.args(["router", command]).arg(folder.join("router.toml"));
-        program.arg("--run").arg(&folder).args(arguments).output().unwrap()
-    };
+    let there = |command: &str, arguments: &[&str]| far.router(command, arguments);
     let began = Instant::now();
     while !there("show", &[]).status.success() {
         assert!(began.elapsed() < Duration::from_secs(20), "the second router did not begin");
@@ -459,7 +477,6 @@ fn a_route_s_nodes_are_asked_in_turn_and_one_refusal_undoes_all_d_46() {
         assert!(began.elapsed() < Duration::from_secs(10), "{:#}", routers());
         std::thread::sleep(Duration::from_millis(50));
     }
-    ip(&format!("netns del {}f", net.names[2]));
 }
 
 #[test]
