@@ -19,6 +19,10 @@
 //! | `bytes`    | size    | no limit | limit on bytes in all queues                         |
 //! | `batch`    | packets | 64       | limit on packets dropped per overflow  (§4.1)        |
 //!
+//! When the line falls idle, no queue is new or old any longer: the next packet of each flow finds a new one, as in
+//! Linux, whose line asks in vain before it idles. Where the rate of the line is not constant, they keep their turns
+//! until it asks.
+//!
 //! When full, half of the packets of the queue with the most bytes, at most `batch`, are dropped from
 //! its head.
 //!
@@ -34,7 +38,7 @@ use super::red::MARKED;
 use super::{Described, LONG, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Packet, Time};
+use lastmeter_base::{Bytes, Packet, Rate, Time};
 use std::collections::VecDeque;
 
 /// Options of FQ-CoDel; see the table above.
@@ -52,6 +56,8 @@ pub struct FqCodelOptions {
     pub room: Room,
     /// Limit on packets dropped per overflow.
     pub batch: u64,
+    /// The rate of the line, from which it is known when it idles; `None`: when it asks in vain.
+    pub rate: Option<Rate>,
 }
 
 impl FqCodelOptions {
@@ -64,6 +70,7 @@ impl FqCodelOptions {
             codel: CodelOptions { ecn: true, ..CodelOptions::RFC_8289 },
             room: Room::packets(10_240),
             batch: 64,
+            rate: None,
         }
     }
 }
@@ -84,6 +91,8 @@ pub struct FqCodel {
     new: VecDeque<u32>,
     old: VecDeque<u32>,
     options: FqCodelOptions,
+    /// When the line falls idle, unless something arrives before.
+    idle_at: Option<Time>,
     marked: u64,
 }
 
@@ -97,7 +106,16 @@ impl FqCodel {
             new: VecDeque::new(),
             old: VecDeque::new(),
             options,
+            idle_at: None,
             marked: 0,
+        }
+    }
+
+    /// All queues are empty and none is new or old.
+    #[cold]
+    fn forget_turns(&mut self) {
+        for at in self.new.drain(..).chain(self.old.drain(..)) {
+            self.flows[at as usize].listed = false;
         }
     }
 
@@ -119,6 +137,9 @@ impl Queue for FqCodel {
     fn enqueue(&mut self, now: Time, mut packet: Packet) -> Result<(), Packet> {
         if packet.len > self.bank.room.bytes {
             return Err(packet);
+        }
+        if self.idle_at.take().is_some_and(|at| at < now) {
+            self.forget_turns();
         }
         packet.entered = now;
         let at = self.classifier.queue_of(&packet);
@@ -157,6 +178,10 @@ impl Queue for FqCodel {
             match law.dequeue(now, codel, &mut self.bank, at as usize, &mut self.marked) {
                 Some(packet) => {
                     flow.deficit -= packet.len.0 as i64;
+                    if self.bank.packets == 0 {
+                        let busy = self.options.rate.map(|rate| rate.time_for(packet.len));
+                        self.idle_at = busy.map(|busy| now + busy);
+                    }
                     return Some(packet);
                 }
                 None => {
@@ -216,6 +241,7 @@ impl Described for FqCodel {
             codel: CodelOptions::from_values(values),
             room: Room::from_values(values, site),
             batch: values.get("batch"),
+            rate: site.rate,
             ..FqCodelOptions::rfc_8290()
         };
         FqCodel { classifier: Classifier::from_values(values), ..FqCodel::new(options) }
@@ -273,6 +299,24 @@ mod tests {
             check::drain(&mut queue, Time::START).iter().map(|packet| packet.flow.0).collect();
         assert_eq!(order, [2, 0], "flow 0 is no longer new");
         assert!(queue.old.is_empty() && queue.new.is_empty());
+    }
+
+    /// Linux asks the discipline in vain before its line idles, and so empties both lists.
+    #[test]
+    fn after_an_idle_time_every_queue_is_new_with_its_whole_quantum() {
+        let rate = Some(Rate::from_gbit(1)); // 1500 bytes take 12 us.
+        let first = |wait: u64| {
+            let mut queue = FqCodel::new(FqCodelOptions { rate, quantum: Bytes(2000), ..each() });
+            queue.enqueue(Time::START, packet(0, 1500)).unwrap();
+            assert!(queue.dequeue(Time::START).is_some());
+            let later = Time::START + Duration::from_us(wait);
+            (0..2).for_each(|_| queue.enqueue(later, packet(1, 1000)).unwrap());
+            (0..2).for_each(|_| queue.enqueue(later, packet(0, 1000)).unwrap());
+            let order = check::drain(&mut queue, later);
+            order.iter().map(|packet| packet.flow.0).collect::<Vec<u32>>()
+        };
+        assert_eq!(first(11), [0, 1, 1, 0], "the line is busy: flow 0 has 500 bytes left");
+        assert_eq!(first(13), [1, 1, 0, 0], "it has idled");
     }
 
     #[test]

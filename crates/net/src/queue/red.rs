@@ -38,7 +38,8 @@
 //! at most one other waiting is kept whatever the mean, as in ns-2 and ns-3: a mean that lags
 //! behind is no reason to let the link idle. Marks need `ecn`; above `max` (or twice `max`) drops
 //! stay drops (RFC 3168 §7). The time s of a typical packet is that at the link's rate, or at 1 Gbit/s
-//! if it has none.
+//! if it has none. The line idles from the end of the last packet on, at that rate: until then a packet that
+//! finds nothing waiting counts as having found a length of 0, as in Linux, ns-2 and ns-3.
 //!
 //! Rows: D-74.
 
@@ -114,7 +115,7 @@ pub struct Red {
     mean: f64,
     /// Packets since the last drop; -1 before the first.
     count: i64,
-    /// When it became empty.
+    /// Since when the line idles, or will if nothing arrives before.
     idle_since: Option<Time>,
     marked: u64,
 }
@@ -152,7 +153,7 @@ impl Red {
     /// §4, "calculate the average queue size": while idle, as if m typical packets had found none.
     fn average(&mut self, now: Time) {
         let w = self.options.weight;
-        match self.idle_since.filter(|_| self.bank.packets == 0) {
+        match self.idle_since.filter(|&since| self.bank.packets == 0 && since <= now) {
             Some(since) => {
                 let m = (now - since).as_ps() / self.options.typical_time.as_ps().max(1);
                 self.mean *= (1.0 - w).powi(i32::try_from(m).unwrap_or(i32::MAX));
@@ -252,11 +253,18 @@ impl Queue for Red {
         Ok(())
     }
     fn dequeue(&mut self, now: Time) -> Option<Packet> {
-        let packet = self.bank.pop(0)?;
-        if self.bank.packets == 0 {
-            self.idle_since = Some(now);
+        let packet = self.bank.pop(0);
+        match &packet {
+            // The line is free, whatever was computed.
+            None => self.idle_since = Some(self.idle_since.map_or(now, |since| since.min(now))),
+            Some(last) if self.bank.packets == 0 => {
+                let RedOptions { typical, typical_time, .. } = self.options;
+                let busy = typical_time.scale_ceil(last.len.0, typical.0.max(1));
+                self.idle_since = Some(now + busy);
+            }
+            Some(_) => {}
         }
-        Some(packet)
+        packet
     }
     of_bank!(ready_at, packets, bytes, dropped);
     fn counts(&self, count: &mut dyn FnMut(&'static str, u64)) {
@@ -421,6 +429,22 @@ mod tests {
         red.mean = 8.0;
         red.average(Time::START + red.options.typical_time * 7);
         assert!((red.mean - 8.0 * 0.9f64.powi(7)).abs() < 1e-12);
+    }
+
+    /// As Linux, ns-2 and ns-3: a packet that finds none waiting while another is being sent has found 0.
+    #[test]
+    fn an_empty_queue_behind_a_busy_line_lowers_the_mean_by_each_arrival() {
+        let mut red = red(RedOptions { weight: 0.1, min: 1e6, max: 2e6, ..RedOptions::usual() });
+        red.mean = 8.0;
+        for _ in 0..3 {
+            red.enqueue(Time::START, packet(0, 1500)).unwrap();
+            assert!(red.dequeue(Time::START).is_some());
+        }
+        // The first finds the line idle, for no packet's time.
+        assert!((red.mean - 8.0 * 0.9f64.powi(2)).abs() < 1e-12, "{}", red.mean);
+        red.enqueue(Time::START + red.options.typical_time * 4, packet(0, 1500)).unwrap();
+        // It was busy for one of the four packet times.
+        assert!((red.mean - 8.0 * 0.9f64.powi(5)).abs() < 1e-12, "{}", red.mean);
     }
 
     #[test]
