@@ -27,6 +27,14 @@
 // * A fast retransmission leaves the timer as the last new acknowledgement set it, at least a round trip
 //   before what was sent again can be acknowledged. Where 200 ms are hardly more than a round trip, it
 //   expires although nothing else is lost. Linux sets it anew (`tcp_xmit_retransmit_queue` with the head).
+// * Its CoDel takes the square root of the control law by one step of Newton's method from the last one, as
+//   Linux does: the second drop comes 50 ms after the first, where RFC 8289 section 5.6 has 100 ms / sqrt(2).
+//   That is no fault of its own, but what is compared is the law.
+// * It halves the window to a fraction of a segment, which no window can use, but proportional rate reduction
+//   does. Linux has windows in whole segments (`tcp_reno_ssthresh`).
+// * Its proportional rate reduction takes for what was in flight before the loss (RecoverFS in RFC 9937 section
+//   6.2) what still is, without what was lost or SACKed: with 13 segments sent it takes 9, where the RFC has 11,
+//   and so sends a fifth more in recovery. Linux takes the window (`prior_cwnd`).
 #pragma once
 #include <cmath>
 #include <utility>
@@ -35,6 +43,7 @@
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"
 #include "ns3/network-module.h"
+#include "ns3/traffic-control-module.h"
 
 namespace ns3
 {
@@ -49,6 +58,9 @@ enum Fault : unsigned
     COUNT = 64,
     SINGLE = 128,
     HEAD = 256,
+    ROOT = 512,
+    WHOLE = 1024,
+    FLIGHT = 2048,
 };
 
 // The faults that are mended, and those of them that `ns3_dumbbell.cc` means.
@@ -205,7 +217,7 @@ class Proportional : public TcpClassicRecovery
     {
         m_out = 0;
         m_delivered = 0;
-        m_flight = tcb->m_bytesInFlight;
+        m_flight = Mends(FLIGHT) ? tcb->m_cWnd : tcb->m_bytesInFlight;
         DoRecovery(tcb, delivered);
     }
 
@@ -301,6 +313,11 @@ class Reno : public TcpLinuxReno
     uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t flight) override
     {
         m_counted = 0;
+        if (Mends(WHOLE))
+        {
+            const uint32_t half = tcb->m_cWnd / tcb->m_segmentSize / 2;
+            return std::max<uint32_t>(half, 2) * tcb->m_segmentSize;
+        }
         return TcpLinuxReno::GetSsThresh(tcb, flight);
     }
 
@@ -423,4 +440,110 @@ class Cubic9438 : public TcpCongestionOps
     double m_rtt{0};
 };
 NS_OBJECT_ENSURE_REGISTERED(Cubic9438);
+
+// CoDel as the library has it, but with the root, and without marks, which nothing here asks for. A class of its own,
+// because the library calls its own functions directly, so that none of them can be replaced.
+class Codel : public CoDelQueueDisc
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static TypeId id =
+            TypeId("ns3::Codel").SetParent<CoDelQueueDisc>().AddConstructor<Codel>();
+        return id;
+    }
+
+  private:
+    // In units of 1024 ns, as in Linux.
+    static uint32_t Units(Time time)
+    {
+        return time.GetNanoSeconds() >> 10;
+    }
+
+    void InitializeParams() override
+    {
+        UintegerValue least;
+        GetAttribute("MinBytes", least);
+        m_least = least.Get();
+        m_target = Units(GetTarget());
+        m_interval = Units(GetInterval());
+    }
+
+    Ptr<QueueDiscItem> Take(uint32_t now, bool& drops)
+    {
+        Ptr<QueueDiscItem> item = GetInternalQueue(0)->Dequeue();
+        drops = false;
+        if (!item || Units(Simulator::Now() - item->GetTimeStamp()) < m_target ||
+            GetInternalQueue(0)->GetNBytes() < m_least)
+        {
+            m_firstAbove = 0;
+        }
+        else if (m_firstAbove == 0)
+        {
+            m_firstAbove = now + m_interval;
+        }
+        else
+        {
+            drops = now > m_firstAbove;
+        }
+        return item;
+    }
+
+    uint32_t Gap() const
+    {
+        return m_interval / std::sqrt(double(m_count));
+    }
+
+    Ptr<QueueDiscItem> DoDequeue() override
+    {
+        const uint32_t now = Units(Simulator::Now());
+        bool drops;
+        Ptr<QueueDiscItem> item = Take(now, drops);
+        if (drops && !m_dropping)
+        {
+            DropAfterDequeue(item, TARGET_EXCEEDED_DROP);
+            item = Take(now, drops);
+            m_dropping = true;
+            const uint32_t more = m_count - m_last;
+            m_count = more > 1 && now - m_next < 16 * m_interval ? more : 1;
+            m_last = m_count;
+            m_next = now + Gap();
+            return item;
+        }
+        m_dropping = m_dropping && drops;
+        while (m_dropping && now >= m_next)
+        {
+            ++m_count;
+            DropAfterDequeue(item, TARGET_EXCEEDED_DROP);
+            item = Take(now, m_dropping);
+            if (m_dropping)
+            {
+                m_next += Gap();
+            }
+        }
+        return item;
+    }
+
+    uint32_t m_least{0};
+    uint32_t m_target{0};
+    uint32_t m_interval{0};
+    uint32_t m_firstAbove{0};
+    uint32_t m_next{0};
+    uint32_t m_count{0};
+    uint32_t m_last{0};
+    bool m_dropping{false};
+};
+NS_OBJECT_ENSURE_REGISTERED(Codel);
+
+// Gives FQ-CoDel's queues another discipline: what makes them is private.
+template <auto Member>
+struct Opened
+{
+    friend auto FactoryOf(FqCoDelQueueDisc& of) -> ObjectFactory&
+    {
+        return of.*Member;
+    }
+};
+template struct Opened<&FqCoDelQueueDisc::m_queueDiscFactory>;
+ObjectFactory& FactoryOf(FqCoDelQueueDisc& of);
 } // namespace ns3

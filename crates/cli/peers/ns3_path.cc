@@ -138,7 +138,9 @@ Discipline(Ptr<NetDevice> device, std::istringstream& words, uint64_t rate, bool
     }
     else if (kind == "codel")
     {
-        control.SetRootQueueDisc("ns3::CoDelQueueDisc", "MaxSize", most);
+        control.SetRootQueueDisc(Mends(ROOT) ? "ns3::Codel" : "ns3::CoDelQueueDisc",
+                                 "MaxSize",
+                                 most);
     }
     else if (kind == "fq-codel")
     {
@@ -159,6 +161,12 @@ Discipline(Ptr<NetDevice> device, std::istringstream& words, uint64_t rate, bool
         NS_FATAL_ERROR("no queue is called " << kind);
     }
     Ptr<QueueDisc> discipline = control.Install(device).Get(0);
+    Ptr<FqCoDelQueueDisc> fair = DynamicCast<FqCoDelQueueDisc>(discipline);
+    if (fair && Mends(ROOT))
+    {
+        // It has settled on its own when the simulation has begun.
+        Simulator::Schedule(NanoSeconds(1), [fair] { FactoryOf(*fair).SetTypeId("ns3::Codel"); });
+    }
     Ptr<NetDeviceQueueInterface> interface = device->GetObject<NetDeviceQueueInterface>();
     auto begins = [interface, counted](Ptr<const Packet> packet) {
         interface->GetTxQueue(0)->Stop();

@@ -6,7 +6,7 @@
 //! theirs   loss (%)      2.268    1.839    1.821   -1.0 %     1.2 %     1.4 %
 //! ```
 
-use super::{BEYOND, LEAST, Report, Row};
+use super::{AGAIN, BEYOND, LEAST, Report, Row};
 use lastmeter_repro::Style;
 use lastmeter_repro::table::{Paint, padded, right, wrapped};
 
@@ -56,6 +56,7 @@ impl Report {
                     });
                     (Paint::Strong, format!("{} {}", cause.0, at + 1))
                 }
+                _ if row.first_off.is_some() => (Paint::Good, "again".to_owned()),
                 _ if row.beyond_shipped => (Paint::Good, "mended".to_owned()),
                 _ => (Paint::Good, "ok".to_owned()),
             };
@@ -84,10 +85,19 @@ impl Report {
         let whose = |whose: &str| {
             self.rows.iter().filter(|row| row.whose.as_deref() == Some(whose)).count()
         };
+        let again = count(|row| row.first_off.is_some());
+        let agrees = count(|row| row.first_off.is_some() && !row.beyond);
+        let again = match again {
+            0 => String::new(),
+            _ => format!(
+                "{again} cells lay beyond in the first runs and were judged by {AGAIN} times as \
+                 many others, by which {agrees} agree (\"again\"). "
+            ),
+        };
         format!(
-            "{} of {} cells agree with ns-3 3.37 with its known faults mended; {mended} of these \
-             (\"mended\") do not with ns-3 as it is shipped. {} lie beyond: {} for a cause of \
-             ours, {} for one of theirs, {} for one unknown, {} not listed. Beyond is more than \
+            "{again}{} of {} cells agree with ns-3 3.37 with its known faults mended; {mended} of \
+             these (\"mended\") do not with ns-3 as it is shipped. {} lie beyond: {} for a cause \
+             of ours, {} for one of theirs, {} for one unknown, {} not listed. Beyond is more than \
              {BEYOND} times how far two halves of the same simulator's runs are apart (of both, as \
              a root of the sum of squares), and more than {} %",
             count(|row| !row.beyond),
