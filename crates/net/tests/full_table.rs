@@ -12,7 +12,9 @@ use lastmeter_base::Stream;
 use lastmeter_net::lookup::table::{
     IPV4_LENGTHS, IPV6_LENGTHS, Table, addresses, generate, load, split,
 };
-use lastmeter_net::lookup::{Key, NextHop, Options, Prefix};
+use lastmeter_net::lookup::{
+    Direct, Key, LongestPrefixMatch, NextHop, Options, Prefix, TreeBitmap,
+};
 use lastmeter_wire::routes::Routes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,11 +73,7 @@ fn keys<K: Key>(table: &Table<K>, count: usize) -> Vec<K> {
     keys
 }
 
-fn agrees<K: Key>(
-    tree: &lastmeter_net::lookup::TreeBitmap<K>,
-    reference: &Reference<K>,
-    keys: &[K],
-) {
+fn agrees<K: Key>(tree: &impl LongestPrefixMatch<K>, reference: &Reference<K>, keys: &[K]) {
     let mut lengths: Vec<u8> = reference.0.keys().map(|&(len, _)| len).collect();
     lengths.sort_unstable();
     lengths.dedup();
@@ -90,8 +88,13 @@ fn agrees<K: Key>(
     }
 }
 
-fn check<K: Key>(table: &Table<K>, count: usize, updates: usize) {
-    let mut tree = load(table, Options::usual::<K>()).unwrap();
+fn check<K: Key>(
+    table: &Table<K>,
+    mut tree: impl LongestPrefixMatch<K>,
+    count: usize,
+    updates: usize,
+) {
+    table.iter().for_each(|&(prefix, hop)| assert_eq!(tree.insert(prefix, hop), Ok(None)));
     let mut reference = Reference(HashMap::new());
     table.iter().for_each(|&(prefix, hop)| reference.insert(prefix, hop));
     let keys = keys(table, count);
@@ -118,16 +121,17 @@ fn check<K: Key>(table: &Table<K>, count: usize, updates: usize) {
         }
     }
     agrees(&tree, &reference, &keys);
-    assert_eq!(tree.len(), reference.0.len() as u64);
-    let bytes = tree.memory().total() as f64 / tree.len() as f64;
-    eprintln!("after {updates} updates {} prefixes, {bytes:.1} bytes for each", tree.len());
+    assert_eq!(tree.prefixes(), reference.0.len() as u64);
+    let bytes = tree.memory().total() as f64 / tree.prefixes() as f64;
+    eprintln!("after {updates} updates {} prefixes, {bytes:.1} bytes for each", tree.prefixes());
 }
 
 #[test]
 fn every_answer_is_the_reference_s_before_and_after_updates_ipv4() {
     let (v4, _, count, updates) = tables();
     if !v4.is_empty() {
-        check(&v4, count, updates);
+        check(&v4, TreeBitmap::new(Options::IPV4), count, updates);
+        check(&v4, Direct::new(), count, updates);
     }
 }
 
@@ -135,7 +139,8 @@ fn every_answer_is_the_reference_s_before_and_after_updates_ipv4() {
 fn every_answer_is_the_reference_s_before_and_after_updates_ipv6() {
     let (_, v6, count, updates) = tables();
     if !v6.is_empty() {
-        check(&v6, count, updates);
+        check(&v6, TreeBitmap::new(Options::IPV6), count, updates);
+        check(&v6, Direct::new(), count, updates);
     }
 }
 

@@ -29,7 +29,7 @@ impl Longest {
     /// If the tree's memory limit is reached; nothing is changed.
     pub fn insert(&mut self, filter: Prefix<Concatenated>, verdict: Verdict) -> Result<(), Full> {
         let number = self.free.last().copied().or(NextHop::new(self.verdicts.len() as u32 + 1));
-        let number = number.ok_or(Full { words: self.tree.options().words_max })?;
+        let number = number.ok_or(Full::Words(self.tree.options().words_max))?;
         let old = self.tree.insert(filter, number)?;
         if self.free.pop().is_none() {
             self.verdicts.push(verdict);

@@ -65,7 +65,7 @@ impl Words {
 }
 
 /// The words of an array, and those left free after it.
-pub(super) fn whole(len: u32) -> u32 {
+pub(super) const fn whole(len: u32) -> u32 {
     len.next_multiple_of(4)
 }
 
@@ -189,6 +189,10 @@ impl Memory {
     /// Words of blocks that may be reused, some of them after a grace period.
     pub(super) fn free_words(&self) -> u64 {
         self.free_words + self.retired_words
+    }
+    /// Whether a block of `len` pairs can be allocated without more words.
+    pub(super) fn is_free(&self, len: u32) -> bool {
+        self.free.get(len.next_multiple_of(2) as usize).is_some_and(|blocks| !blocks.is_empty())
     }
     /// Bytes of the lists of free and of unlinked blocks.
     pub(super) fn list_bytes(&self) -> u64 {

@@ -43,24 +43,30 @@ fn near<K: Key>(random: &mut Stream) -> K {
     K::from_left((u128::from(random.bits()) << 64 | u128::from(random.bits())) & few)
 }
 
-fn agrees<K: Key>(table: &TreeBitmap<K>, linear: &Linear<K>, keys: &[K]) {
+fn agrees<K: Key>(table: &impl LongestPrefixMatch<K>, linear: &Linear<K>, keys: &[K]) {
     let mut hops = vec![None; keys.len()];
     table.lookup_batch(keys, &mut hops);
-    // As many in flight as the document's engines have, or fewer, give the same result.
-    for (keys, hops) in keys.as_chunks::<8>().0.iter().zip(hops.as_chunks::<8>().0) {
-        let mut few = [None; 8];
-        table.lookup_in_flight(keys, &mut few);
-        assert_eq!(few, *hops);
-        let mut one = [None; 1];
-        table.lookup_in_flight(&[keys[3]], &mut one);
-        assert_eq!(one[0], hops[3]);
-    }
     for (&key, hop) in keys.iter().zip(hops) {
         let expected = linear.lookup(key);
         assert_eq!(table.lookup(key), expected, "{key:x?}");
         assert_eq!(hop, expected, "batched {key:x?}");
+    }
+}
+
+/// What only Tree Bitmap has: so many in flight, an explanation.
+fn tree_agrees<K: Key>(table: &TreeBitmap<K>, linear: &Linear<K>, keys: &[K]) {
+    // As many in flight as the document's engines have, or fewer, give the same result.
+    for keys in keys.as_chunks::<8>().0 {
+        let mut few = [None; 8];
+        table.lookup_in_flight(keys, &mut few);
+        assert_eq!(few, keys.map(|key| linear.lookup(key)));
+        let mut one = [None; 1];
+        table.lookup_in_flight(&[keys[3]], &mut one);
+        assert_eq!(one[0], few[3]);
+    }
+    for &key in keys {
         let explained = table.explain(key).longest;
-        assert_eq!(explained.map(|(_, hop)| hop), expected, "explained {key:x?}");
+        assert_eq!(explained.map(|(_, hop)| hop), linear.lookup(key), "explained {key:x?}");
     }
 }
 
@@ -71,8 +77,17 @@ fn edges<K: Key>(prefix: Prefix<K>) -> [K; 4] {
     [first.wrapping_sub(step), first, last, last.wrapping_add(step)].map(K::from_left)
 }
 
-fn churn<K: Key>(shape: Shape, rounds: u32) {
-    let mut table = TreeBitmap::<K>::new(options(shape));
+fn churn_tree<K: Key>(shape: Shape, rounds: u32) {
+    churn(|| TreeBitmap::<K>::new(options(shape)), tree_agrees, rounds);
+}
+
+/// Changes at random; `also` checks more.
+fn churn<K: Key, T: LongestPrefixMatch<K>>(
+    new: impl Fn() -> T,
+    also: impl Fn(&T, &Linear<K>, &[K]),
+    rounds: u32,
+) {
+    let mut table = new();
     let mut linear = Linear(BTreeMap::new());
     let mut random = Stream::new(1, "churn");
     for round in 0..rounds {
@@ -88,36 +103,68 @@ fn churn<K: Key>(shape: Shape, rounds: u32) {
             let prefix = present.copied().filter(|_| random.chance(0.8)).unwrap_or(prefix);
             assert_eq!(table.remove(prefix), linear.0.remove(&prefix), "{prefix:x?}");
         }
-        assert_eq!(table.len(), linear.0.len() as u64);
+        assert_eq!(table.prefixes(), linear.0.len() as u64);
         if round % 16 == 0 {
             let mut keys = edges(prefix).to_vec();
             keys.extend((0..90).map(|_| near::<K>(&mut random)));
             keys.extend(linear.0.keys().take(4).flat_map(|&prefix| edges(prefix)));
             agrees(&table, &linear, &keys);
+            also(&table, &linear, &keys);
         }
     }
     let all: Vec<_> = linear.0.iter().map(|(&prefix, &hop)| (prefix, hop)).collect();
     assert_eq!(table.to_vec(), all);
-    let fresh = TreeBitmap::<K>::new(options(shape)).memory();
+    let fresh = new().memory();
     for (prefix, hop) in all {
         assert_eq!(table.remove(prefix), Some(hop));
     }
     // Empty again: no nodes, only freed blocks remain.
-    assert_eq!((table.memory().nodes, table.len()), (0, 0));
+    assert_eq!((table.memory().nodes, table.prefixes()), (0, 0));
     assert_eq!(table.memory().initial, fresh.initial);
 }
 
 #[test]
 fn equals_a_linear_scan_under_changes_ipv4_d_128() {
-    SHAPES.into_iter().for_each(|shape| churn::<u32>(shape, 1_500));
+    SHAPES.into_iter().for_each(|shape| churn_tree::<u32>(shape, 1_500));
 }
 #[test]
 fn equals_a_linear_scan_under_changes_ipv6_d_128() {
-    SHAPES.into_iter().for_each(|shape| churn::<u128>(shape, 1_000));
+    SHAPES.into_iter().for_each(|shape| churn_tree::<u128>(shape, 1_000));
 }
 #[test]
 fn equals_a_linear_scan_on_104_concatenated_bits_d_36() {
-    SHAPES.into_iter().for_each(|shape| churn::<Concatenated>(shape, 1_000));
+    SHAPES.into_iter().for_each(|shape| churn_tree::<Concatenated>(shape, 1_000));
+}
+
+#[test]
+fn direct_tables_equal_a_linear_scan_under_changes_d_128() {
+    churn(Direct::<u32>::new, |_, _, _| (), 2_000);
+    churn(Direct::<u128>::new, |_, _, _| (), 3_000);
+}
+
+#[test]
+fn direct_tables_refuse_what_does_not_fit_and_stay_unchanged() {
+    let mut table = Direct::<u32>::new();
+    let hop = |number| NextHop::new(number).expect("not zero");
+    let prefix = |at: u32| Prefix::new(at << 8 | 1, 32).expect("32");
+    // A slot of 16 bits points to one of 2^15 arrays, or names one of one fewer next hops.
+    for at in 0..1 << 15 {
+        table.insert(prefix(at), hop(1)).expect("there is room");
+    }
+    assert!(matches!(table.insert(prefix(1 << 15), hop(1)), Err(Full::Words(_))));
+    for number in 2..1 << 15 {
+        table.insert(prefix(number), hop(number)).expect("there is room");
+    }
+    assert_eq!(table.insert(prefix(0), hop(1 << 15)), Err(Full::NextHops((1 << 15) - 1)));
+    assert_eq!(
+        (table.len(), table.lookup(1), table.lookup(7 << 8 | 1)),
+        (1 << 15, Some(hop(1)), Some(hop(7)))
+    );
+    assert_eq!(table.lookup((1 << 15) << 8 | 1), None);
+    // What was removed makes room, once nobody reads it.
+    table.remove(prefix(5));
+    table.insert(prefix(1 << 15), hop(1)).expect("there is room again");
+    assert_eq!(table.lookup((1 << 15) << 8 | 1), Some(hop(1)));
 }
 
 #[test]
@@ -168,15 +215,29 @@ fn refuses_what_does_not_fit_and_stays_unchanged() {
         let prefix = Prefix::new(random.bits() as u32, 32).expect("32");
         table.insert(prefix, NextHop::new(1).expect("not zero")).err()
     });
-    assert_eq!(full, Some(Full { words: 2_000 }));
+    assert_eq!(full, Some(Full::Words(2_000)));
     assert_eq!(table.to_vec().len() as u64, table.len());
 }
 
-#[cfg(test)]
+/// A thread's lookups.
+type Find = Box<dyn FnMut(&[u32], &mut [Option<NextHop>]) + Send>;
+
 #[test]
 fn readers_see_the_old_answer_or_the_new_one_d_132() {
+    let table = TreeBitmap::<u32>::new(options((&[8], 6, true)));
+    let readers = [table.reader(), table.reader().clone()];
+    let find = readers
+        .map(|mut reader| -> Find { Box::new(move |keys, hops| reader.lookup_batch(keys, hops)) });
+    old_or_new(table, find);
+    let table = Direct::<u32>::new();
+    let readers = [table.reader(), table.reader().clone()];
+    let find = readers
+        .map(|mut reader| -> Find { Box::new(move |keys, hops| reader.lookup_batch(keys, hops)) });
+    old_or_new(table, find);
+}
+
+fn old_or_new(mut table: impl LongestPrefixMatch<u32>, find: [Find; 2]) {
     // Two next hops alternate for each prefix, and a longer prefix is added and removed above other keys.
-    let mut table = TreeBitmap::<u32>::new(options((&[8], 6, true)));
     let hop = |number| NextHop::new(number).expect("not zero");
     let prefixes: Vec<_> =
         (0..512_u32).map(|n| Prefix::new(0x0a00_0000 | n << 7, 25).expect("25")).collect();
@@ -186,14 +247,14 @@ fn readers_see_the_old_answer_or_the_new_one_d_132() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let order = std::sync::atomic::Ordering::Relaxed;
     std::thread::scope(|scope| {
-        for mut reader in [table.reader(), table.reader().clone()] {
+        for mut find in find {
             let (stop, prefixes) = (&stop, &prefixes);
             scope.spawn(move || {
                 let keys: Vec<u32> = prefixes.iter().map(|prefix| prefix.key() | 5).collect();
                 let mut hops = vec![None; keys.len()];
                 let mut rounds = 0_u32;
                 while rounds < 10 || !stop.load(order) {
-                    reader.lookup_batch(&keys, &mut hops);
+                    find(&keys, &mut hops);
                     for (number, found) in (1_u32..).zip(&hops) {
                         let found = found.map_or(0, NextHop::get);
                         assert!([number, number + 1000, number + 2000].contains(&found), "{found}");
@@ -274,7 +335,7 @@ fn refuses_arrays_that_do_not_fit_and_stays_unchanged() {
         .map(|prefix| table.insert(prefix, NextHop::new(1).expect("not zero")))
         .collect();
     let fit = results.iter().filter(|result| result.is_ok()).count();
-    assert!((2..5).contains(&fit) && results[15] == Err(Full { words: 20_000 }), "{results:?}");
+    assert!((2..5).contains(&fit) && results[15] == Err(Full::Words(20_000)), "{results:?}");
     assert_eq!(table.to_vec().len(), fit);
 }
 
@@ -293,6 +354,24 @@ proptest! {
             prop_assert_eq!(table.insert(prefix, hop), Ok(linear.0.insert(prefix, hop)));
         }
         let keys: Vec<u32> = keys.into_iter().map(|key| key & 0xff0f_0f0f).collect();
+        agrees(&table, &linear, &keys);
+        tree_agrees(&table, &linear, &keys);
+    }
+
+    #[test]
+    fn any_direct_table_equals_a_linear_scan(
+        routes in prop::collection::vec((any::<u64>(), 0..=128_u8, 1..50_u32), 0..200),
+        keys in prop::collection::vec(any::<u64>(), 100),
+    ) {
+        let key = |bits: u64| u128::from(bits & 0xff0f_0f0f_000f_0f0f) << 64 | u128::from(bits & 3) << 40;
+        let mut table = Direct::<u128>::new();
+        let mut linear = Linear(BTreeMap::new());
+        for (bits, len, hop) in routes {
+            let prefix = Prefix::new(key(bits), len).expect("at most 128");
+            let hop = NextHop::new(hop).expect("not zero");
+            prop_assert_eq!(table.insert(prefix, hop), Ok(linear.0.insert(prefix, hop)));
+        }
+        let keys: Vec<u128> = keys.into_iter().map(key).collect();
         agrees(&table, &linear, &keys);
     }
 }

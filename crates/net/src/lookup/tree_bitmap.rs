@@ -208,7 +208,7 @@ impl<K: Key> TreeBitmap<K> {
         let levels = u32::from(K::BITS) / u32::from(self.options.stride) + 66;
         let words = levels * 4 + 512 + self.arrays.words_for_one();
         if self.memory.used() + words > self.options.words_max {
-            return Err(Full { words: self.options.words_max });
+            return Err(Full::Words(self.options.words_max));
         }
         let old = match self.arrays.holds(prefix) {
             true => self.arrays.insert(&mut self.memory, prefix, hop.get()),
