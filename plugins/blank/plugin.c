@@ -4,22 +4,14 @@
 
 LM_PLUGIN(LM_FRAMEBUFFER, 0)
 
-static u32 x, y, width, height;
+static struct lm_rectangle part;
 
-static int configure(const char *text, const char *end) {
-    u64 side[4];
-    for (int i = 0; i < 4; i++)
-        side[i] = lm_number(&text, end, 0);
-    if (side[2] == 0 || side[3] == 0 || side[0] + side[2] > 65535 || side[1] + side[3] > 65535)
-        return 1;
-    x = (u32)side[0], y = (u32)side[1], width = (u32)side[2], height = (u32)side[3];
-    return 0;
-}
+static int configure(const char *text, const char *end) { return lm_read_rectangle(text, end, &part); }
 
 LM_CONFIG(configure)
 
 static int meets(u32 left, u32 upper, u32 w, u32 h) {
-    return left < x + width && x < left + w && upper < y + height && y < upper + h;
+    return left < part.x + part.width && part.x < left + w && upper < part.y + part.height && part.y < upper + h;
 }
 
 static void decide(struct lm_request *request) {
@@ -35,25 +27,25 @@ static void decide(struct lm_request *request) {
         return;
     /* To the left, above, to the right, below. */
     u32 right = left + w, lower = upper + h;
-    u32 parts[4][4] = {
-        {left, upper, x > left ? x - left : 0, h},
-        {left, upper, w, y > upper ? y - upper : 0},
-        {x + width, upper, right > x + width ? right - x - width : 0, h},
-        {left, y + height, w, lower > y + height ? lower - y - height : 0},
+    u32 beside[4][4] = {
+        {left, upper, part.x > left ? part.x - left : 0, h},
+        {left, upper, w, part.y > upper ? part.y - upper : 0},
+        {part.x + part.width, upper, right > part.x + part.width ? right - part.x - part.width : 0, h},
+        {left, part.y + part.height, w, lower > part.y + part.height ? lower - part.y - part.height : 0},
     };
     u32 best = 0;
     for (u32 i = 1; i < 4; i++)
-        if (parts[i][2] * parts[i][3] > parts[best][2] * parts[best][3])
+        if (beside[i][2] * beside[i][3] > beside[best][2] * beside[best][3])
             best = i;
-    if (parts[best][2] == 0 || parts[best][3] == 0) {
+    if (beside[best][2] == 0 || beside[best][3] == 0) {
         request->verdict = LM_DENY;
         return;
     }
     request->verdict = LM_CLIP;
-    request->framebuffer.x = (u16)parts[best][0];
-    request->framebuffer.y = (u16)parts[best][1];
-    request->framebuffer.width = (u16)parts[best][2];
-    request->framebuffer.height = (u16)parts[best][3];
+    request->framebuffer.x = (u16)beside[best][0];
+    request->framebuffer.y = (u16)beside[best][1];
+    request->framebuffer.width = (u16)beside[best][2];
+    request->framebuffer.height = (u16)beside[best][3];
 }
 
 LM_EACH(decide)

@@ -6,21 +6,11 @@
 LM_PLUGIN(LM_FRAME, 1048576)
 
 enum { BLOCK = 16, GREY = 1, COLOUR = 2 };
-static u32 x, y, width, height;
+static struct lm_rectangle part;
 
-static int configure(const char *text, const char *end) {
-    u64 side[4];
-    for (int i = 0; i < 4; i++)
-        side[i] = lm_number(&text, end, 0);
-    if (side[2] == 0 || side[3] == 0 || side[0] + side[2] > 65535 || side[1] + side[3] > 65535)
-        return 1;
-    x = (u32)side[0], y = (u32)side[1], width = (u32)side[2], height = (u32)side[3];
-    return 0;
-}
+static int configure(const char *text, const char *end) { return lm_read_rectangle(text, end, &part); }
 
 LM_CONFIG(configure)
-
-static u32 least(u32 a, u32 b) { return a < b ? a : b; }
 
 static void decide(struct lm_request *request) {
     u32 wide = request->frame.whole_width, high = request->frame.whole_height;
@@ -31,18 +21,18 @@ static void decide(struct lm_request *request) {
         request->code = 1;
         return;
     }
-    u32 right = least(x + width, wide), lower = least(y + height, high);
-    for (u32 top = y; top < lower; top += BLOCK)
-        for (u32 left = x; left < right; left += BLOCK)
-            for (u32 part = 0; part < depth; part++) {
-                u32 to = least(left + BLOCK, right), bottom = least(top + BLOCK, lower), sum = 0;
+    u32 right = lm_least(part.x + part.width, wide), lower = lm_least(part.y + part.height, high);
+    for (u32 top = part.y; top < lower; top += BLOCK)
+        for (u32 left = part.x; left < right; left += BLOCK)
+            for (u32 colour = 0; colour < depth; colour++) {
+                u32 to = lm_least(left + BLOCK, right), bottom = lm_least(top + BLOCK, lower), sum = 0;
                 for (u32 row = top; row < bottom; row++)
                     for (u32 column = left; column < to; column++)
-                        sum += request->data[(row * wide + column) * depth + part];
+                        sum += request->data[(row * wide + column) * depth + colour];
                 u8 mean = (u8)(sum / ((to - left) * (bottom - top)));
                 for (u32 row = top; row < bottom; row++)
                     for (u32 column = left; column < to; column++)
-                        request->data[(row * wide + column) * depth + part] = mean;
+                        request->data[(row * wide + column) * depth + colour] = mean;
             }
     request->verdict = LM_CHANGED;
 }

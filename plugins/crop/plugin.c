@@ -4,27 +4,16 @@
 
 LM_PLUGIN(LM_FRAME, 0)
 
-static u32 x, y, width, height;
+static struct lm_rectangle part;
 
-static int configure(const char *text, const char *end) {
-    u64 side[4];
-    for (int i = 0; i < 4; i++)
-        side[i] = lm_number(&text, end, 0);
-    if (side[2] == 0 || side[3] == 0 || side[0] + side[2] > 65535 || side[1] + side[3] > 65535)
-        return 1;
-    x = (u32)side[0], y = (u32)side[1], width = (u32)side[2], height = (u32)side[3];
-    return 0;
-}
+static int configure(const char *text, const char *end) { return lm_read_rectangle(text, end, &part); }
 
 LM_CONFIG(configure)
 
-static u32 least(u32 a, u32 b) { return a < b ? a : b; }
-static u32 most(u32 a, u32 b) { return a > b ? a : b; }
-
 static void decide(struct lm_request *request) {
-    u32 from = most(request->frame.x, x), top = most(request->frame.y, y);
-    u32 to = least(request->frame.x + request->frame.width, x + width);
-    u32 bottom = least(request->frame.y + request->frame.height, y + height);
+    u32 from = lm_most(request->frame.x, part.x), top = lm_most(request->frame.y, part.y);
+    u32 to = lm_least(request->frame.x + request->frame.width, part.x + part.width);
+    u32 bottom = lm_least(request->frame.y + request->frame.height, part.y + part.height);
     if (from >= to || top >= bottom) {
         request->verdict = LM_DENY;
         request->code = 1;

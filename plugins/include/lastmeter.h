@@ -112,6 +112,20 @@ static inline u64 lm_number(const char **text, const char *end, u64 otherwise) {
     return number;
 }
 
+/* A rectangle of pixels, from a configuration "x y width height"; 1 if it is empty or too large, and then nothing changes. */
+struct lm_rectangle { u32 x, y, width, height; };
+static inline int lm_read_rectangle(const char *text, const char *end, struct lm_rectangle *read) {
+    u64 side[4];
+    for (int i = 0; i < 4; i++)
+        side[i] = lm_number(&text, end, 0);
+    if (side[2] == 0 || side[3] == 0 || side[0] + side[2] > 65535 || side[1] + side[3] > 65535)
+        return 1;
+    *read = (struct lm_rectangle){(u32)side[0], (u32)side[1], (u32)side[2], (u32)side[3]};
+    return 0;
+}
+static inline u32 lm_least(u32 a, u32 b) { return a < b ? a : b; }
+static inline u32 lm_most(u32 a, u32 b) { return a > b ? a : b; }
+
 /* A token bucket: `rate` tokens a second, at most `burst`. Times are in ns. */
 struct lm_bucket { u64 tokens, then; };
 static inline int lm_take(struct lm_bucket *bucket, u64 now, u64 rate, u64 burst, u64 cost) {
@@ -126,6 +140,16 @@ static inline int lm_take(struct lm_bucket *bucket, u64 now, u64 rate, u64 burst
         return 0;
     bucket->tokens -= cost * 1000000000ull;
     return 1;
+}
+
+/* A rate and a burst, from a configuration "rate burst"; 1 if one is 0 or too large, and then nothing changes. */
+enum { LM_BURST_MAX = 1000000000 };
+static inline int lm_read_rate(const char *text, const char *end, u64 most, u64 *rate, u64 *burst) {
+    u64 new_rate = lm_number(&text, end, *rate), new_burst = lm_number(&text, end, *burst);
+    if (new_rate == 0 || new_rate > most || new_burst == 0 || new_burst > LM_BURST_MAX)
+        return 1;
+    *rate = new_rate, *burst = new_burst;
+    return 0;
 }
 
 /* Length of the IPv4 header of a packet of which enough is there to see `more` bytes after it; else 0. */

@@ -7,15 +7,11 @@ LM_PLUGIN(LM_PACKET, 0)
 enum { BUCKETS = 1024 };
 static struct lm_bucket buckets[BUCKETS];
 static u8 used[BUCKETS];
+static const u64 RATE_MAX = 1000000000000ull;
 static u64 rate = 1000000, burst = 10000;
 
 static int configure(const char *text, const char *end) {
-    u64 new_rate = lm_number(&text, end, rate), new_burst = lm_number(&text, end, burst);
-    if (new_rate == 0 || new_rate > 1000000000000 || new_burst == 0 || new_burst > 1000000000)
-        return 1;
-    rate = new_rate;
-    burst = new_burst;
-    return 0;
+    return lm_read_rate(text, end, RATE_MAX, &rate, &burst);
 }
 
 LM_CONFIG(configure)

@@ -4,22 +4,11 @@
 
 LM_PLUGIN(LM_FRAMEBUFFER, 0)
 
-static u32 x, y, width, height;
+static struct lm_rectangle part;
 
-static int configure(const char *text, const char *end) {
-    u64 side[4];
-    for (int i = 0; i < 4; i++)
-        side[i] = lm_number(&text, end, 0);
-    if (side[2] == 0 || side[3] == 0 || side[0] + side[2] > 65535 || side[1] + side[3] > 65535)
-        return 1;
-    x = (u32)side[0], y = (u32)side[1], width = (u32)side[2], height = (u32)side[3];
-    return 0;
-}
+static int configure(const char *text, const char *end) { return lm_read_rectangle(text, end, &part); }
 
 LM_CONFIG(configure)
-
-static u32 least(u32 a, u32 b) { return a < b ? a : b; }
-static u32 most(u32 a, u32 b) { return a > b ? a : b; }
 
 static void decide(struct lm_request *request) {
     u32 left = request->framebuffer.x, upper = request->framebuffer.y;
@@ -27,16 +16,16 @@ static void decide(struct lm_request *request) {
     request->verdict = LM_ALLOW;
     if (w == 0 || h == 0)
         return;
-    u32 from = most(left, x), to = least(left + w, x + width);
-    u32 top = most(upper, y), bottom = least(upper + h, y + height);
+    u32 from = lm_most(left, part.x), to = lm_least(left + w, part.x + part.width);
+    u32 top = lm_most(upper, part.y), bottom = lm_least(upper + h, part.y + part.height);
     request->verdict = LM_DENY;
     if (from >= to || top >= bottom)
         return;
     if (request->operation == LM_COPY) {
         u32 source_x = request->framebuffer.from_x + (from - left);
         u32 source_y = request->framebuffer.from_y + (top - upper);
-        if (source_x < x || source_x + (to - from) > x + width || source_y < y ||
-            source_y + (bottom - top) > y + height)
+        if (source_x < part.x || source_x + (to - from) > part.x + part.width || source_y < part.y ||
+            source_y + (bottom - top) > part.y + part.height)
             return;
     }
     request->verdict = LM_CLIP;

@@ -16,8 +16,6 @@ static int configure(const char *text, const char *end) {
 
 LM_CONFIG(configure)
 
-static u32 most(u32 a, u32 b) { return a > b ? a : b; }
-
 static void decide(struct lm_request *request) {
     u32 wide = request->frame.width, high = request->frame.height;
     if (wide <= width && high <= height) {
@@ -26,10 +24,10 @@ static void decide(struct lm_request *request) {
     }
     /* The side that exceeds its limit by more decides. */
     if (wide * height >= high * width) {
-        request->frame.height = (u16)most(high * width / wide, 1);
+        request->frame.height = (u16)lm_most(high * width / wide, 1);
         request->frame.width = (u16)width;
     } else {
-        request->frame.width = (u16)most(wide * height / high, 1);
+        request->frame.width = (u16)lm_most(wide * height / high, 1);
         request->frame.height = (u16)height;
     }
     request->verdict = LM_SCALE;

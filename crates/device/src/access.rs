@@ -111,6 +111,24 @@ impl Access {
         }
         Ok(access)
     }
+    /// As a device's file says, which lies in `folder`: everybody may do everything where it names neither clients nor
+    /// policies.
+    ///
+    /// # Errors
+    /// As [`Access::signed`].
+    pub fn of(
+        table: Table,
+        keys: Option<&Path>,
+        folder: &Path,
+        kind: Kind,
+        host: Arc<Host>,
+    ) -> Result<Access, String> {
+        if table.clients.is_empty() && table.policies.is_empty() {
+            return Ok(Access::open(kind, host));
+        }
+        let keys = keys.map(|keys| folder.join(keys));
+        Access::signed(table, folder, kind, host, keys.as_deref())
+    }
     /// Everybody may do everything: a device without owner, for tests and measurements.
     pub fn open(kind: Kind, host: Arc<Host>) -> Access {
         let clients = BTreeMap::from([(ANYONE.to_owned(), Client::default())]);

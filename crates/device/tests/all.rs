@@ -8,3 +8,4 @@ mod hostile;
 mod initiator;
 mod iscsi;
 mod serve;
+mod signed;

@@ -4,14 +4,17 @@ use super::crates::{self, Common};
 use super::{Measurement, Setting, peer};
 use crate::Complaint;
 use lastmeter_net::lookup::table::{addresses, load, split};
-use lastmeter_net::lookup::{NextHop, Options, Prefix, TreeBitmap};
+use lastmeter_net::lookup::{
+    Direct, DirectKey, LongestPrefixMatch, NextHop, Options, Prefix, TreeBitmap,
+};
 use lastmeter_wire::routes::Routes;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Instant;
 
-/// Prefix of all these names; the address family follows.
-pub(crate) const NAMES: &str = "lookup/full";
+/// What these names begin with.
+const NAMES: [&str; 4] =
+    ["lookup/full-ipv4", "lookup/ipv4-fast", "lookup/full-ipv6", "lookup/ipv6-fast"];
 /// Addresses of a pass: random ones inside random prefixes.
 const KEYS: usize = 1 << 22;
 const KEYS_QUICK: usize = 1 << 16;
@@ -27,18 +30,42 @@ const WINDOW: f64 = 0.02;
 /// Updates a second while lookups go on.
 const RATES: [u32; 3] = [1_000, 10_000, 100_000];
 
-/// Runs them all; each family that the file has.
-pub(crate) fn all(path: &Path, setting: &Setting<'_>) -> Result<Vec<Measurement>, Complaint> {
+fn is_wanted(name: &str, wanted: &str) -> bool {
+    name.starts_with(wanted) || wanted.starts_with(name)
+}
+
+/// Whether any of them is wanted.
+pub(crate) fn wanted(wanted: &str) -> bool {
+    NAMES.iter().any(|name| is_wanted(name, wanted))
+}
+
+/// Runs those that are wanted; each family that the file has.
+pub(crate) fn all(
+    path: &Path,
+    setting: &Setting<'_>,
+    wanted: &str,
+) -> Result<Vec<Measurement>, Complaint> {
     let file = crate::lookup::read(path)?;
     let routes = Routes::parse(&file)
         .map_err(|error| Complaint(format!("`{}`, {error}", path.display())))?;
     let (v4, v6) = split(&routes);
     let mut results = Vec::new();
-    if !v4.is_empty() {
-        Run::new("lookup/full-ipv4", &v4, setting).results(&mut results)?;
-    }
-    if !v6.is_empty() {
-        Run::new("lookup/full-ipv6", &v6, setting).results(&mut results)?;
+    for name in NAMES.into_iter().filter(|name| is_wanted(name, wanted)) {
+        match name {
+            "lookup/full-ipv4" if !v4.is_empty() => {
+                Run::new(name, &v4, setting).results(&mut results)?;
+            }
+            "lookup/ipv4-fast" if !v4.is_empty() => {
+                Run::new(name, &v4, setting).fast(&mut results)?;
+            }
+            "lookup/full-ipv6" if !v6.is_empty() => {
+                Run::new(name, &v6, setting).results(&mut results)?;
+            }
+            "lookup/ipv6-fast" if !v6.is_empty() => {
+                Run::new(name, &v6, setting).fast(&mut results)?;
+            }
+            _ => {}
+        }
     }
     Ok(results)
 }
@@ -116,6 +143,43 @@ impl<'a, K: Common> Run<'a, K> {
         results.extend(losses);
         Ok(())
     }
+    /// The direct table, beside DPDK's structure that is updated, too.
+    fn fast(&self, results: &mut Vec<Measurement>) -> Result<(), Complaint>
+    where
+        K: DirectKey,
+    {
+        let mut table = Direct::new();
+        for &(prefix, hop) in self.table {
+            table.insert(prefix, hop)?;
+        }
+        let bytes = table.memory().total() as f64;
+        let each = bytes / self.table.len() as f64;
+        let mut reader = table.reader();
+        let mut hops = [None; BATCH];
+        let (rate, hash) = self.best(self.keys.len(), || {
+            let batches = self.keys.chunks_exact(BATCH).map(|keys| {
+                reader.lookup_batch(keys, &mut hops);
+                sum(&hops)
+            });
+            batches.sum()
+        });
+        drop(reader);
+        let prefixes = self.table.len();
+        let note = format!("the same addresses in a direct table, {BATCH} at a time");
+        let mut lookups = self.result("", rate, "lookups/s", hash, note);
+        let note = format!("{bytes} bytes in all");
+        let mut memory = self.result("/memory", each, "B/prefix", hash, note).lower_is_better();
+        let (updated, update_hash) = self.updates(&mut table);
+        let note = "random prefixes removed and inserted".to_owned();
+        let mut updates = self.result("/updates", updated, "updates/s", update_hash, note);
+        let [peer, _] = K::DPDK;
+        if let Some(dpdk) = self.dpdk(peer, &mut lookups, hash)? {
+            updates.beside(peer, dpdk.updates);
+            memory.beside(peer, dpdk.bytes / prefixes as f64);
+        }
+        results.extend([lookups, memory, updates]);
+        Ok(())
+    }
     /// Compares `lookups` with one of DPDK's structures, or notes why that is not possible.
     fn dpdk(
         &self,
@@ -165,7 +229,7 @@ impl<'a, K: Common> Run<'a, K> {
         }
         (best, hash)
     }
-    fn update(&self, tree: &mut TreeBitmap<K>, at: &mut usize) -> u64 {
+    fn update(&self, tree: &mut impl LongestPrefixMatch<K>, at: &mut usize) -> u64 {
         // A stride coprime to most counts visits them in a scattered order.
         *at = (*at + 524_287) % self.table.len();
         let (prefix, hop) = self.table[*at];
@@ -174,7 +238,7 @@ impl<'a, K: Common> Run<'a, K> {
         let _ = tree.insert(prefix, hop);
         sum(&[removed])
     }
-    fn updates(&self, tree: &mut TreeBitmap<K>) -> (f64, u64) {
+    fn updates(&self, tree: &mut impl LongestPrefixMatch<K>) -> (f64, u64) {
         const UPDATES: usize = 100_000;
         self.best(UPDATES, || {
             let mut at = 0;

@@ -143,11 +143,12 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         }
     }
     let mut found = !results.is_empty();
-    let asked =
-        lookup::NAMES.starts_with(&arguments.name) || arguments.name.starts_with(lookup::NAMES);
+    let asked = lookup::wanted(&arguments.name);
     if let Some(table) = arguments.table.as_deref().filter(|_| asked) {
         found = true;
-        lookup::all(table, &setting)?.iter().for_each(|result| show(common, result));
+        lookup::all(table, &setting, &arguments.name)?
+            .iter()
+            .for_each(|result| show(common, result));
     }
     for case in cases().filter(|case| case.name.starts_with(&arguments.name)) {
         found = true;

@@ -40,7 +40,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ pub struct Config {
     /// Whether it answers who looks for cameras by multicast DNS.
     pub announce: bool,
     /// The folder of keys: modules of policies must be signed with one of them.
-    pub keys: Option<String>,
+    pub keys: Option<PathBuf>,
     /// Its clients.
     pub clients: BTreeMap<String, Client>,
     /// Their policies.
@@ -112,13 +112,7 @@ impl Config {
             return Err(format!("quality: {quality}: from 1 to 100"));
         }
         let table = Table { clients: self.clients.clone(), policies: self.policies.clone() };
-        let access = match table.clients.is_empty() && table.policies.is_empty() {
-            true => Access::open(Kind::Frame, host),
-            false => {
-                let keys = self.keys.as_ref().map(|keys| folder.join(keys));
-                Access::signed(table, folder, Kind::Frame, host, keys.as_deref())?
-            }
-        };
+        let access = Access::of(table, self.keys.as_deref(), folder, Kind::Frame, host)?;
         let layout = if self.colour.unwrap_or(true) { Layout::Colour } else { Layout::Grey };
         let name = self.source.as_deref().unwrap_or("pattern");
         let source = source::open(name, folder, layout, size, rate)?;

@@ -80,6 +80,8 @@ pub struct Config {
     pub iscsi: Option<Iscsi>,
     /// Sizes of clients' disks.
     pub sizes: BTreeMap<String, String>,
+    /// The folder of keys: modules of policies must be signed with one of them.
+    pub keys: Option<PathBuf>,
     /// Its clients.
     pub clients: BTreeMap<String, Client>,
     /// Their policies.
@@ -150,10 +152,7 @@ impl Config {
             _ => return Err("give `file = \"disk.img\"` or `memory = true`".to_owned()),
         };
         let table = Table { clients: self.clients.clone(), policies: self.policies.clone() };
-        let access = match table.clients.is_empty() && table.policies.is_empty() {
-            true => Access::open(Kind::Block, host),
-            false => Access::new(table, folder, Kind::Block, host)?,
-        };
+        let access = Access::of(table, self.keys.as_deref(), folder, Kind::Block, host)?;
         let mut sizes = BTreeMap::new();
         for (name, text) in &self.sizes {
             let key = format!("sizes.{name}");

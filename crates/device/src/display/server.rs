@@ -72,6 +72,8 @@ pub struct Config {
     pub input: Vec<String>,
     /// Clients' parts of the screen.
     pub regions: BTreeMap<String, String>,
+    /// The folder of keys: modules of policies must be signed with one of them.
+    pub keys: Option<PathBuf>,
     /// Its clients.
     pub clients: BTreeMap<String, Client>,
     /// Their policies.
@@ -114,10 +116,7 @@ impl Config {
             return Err(format!("size: {size:?}: a screen has no corner"));
         }
         let table = Table { clients: self.clients.clone(), policies: self.policies.clone() };
-        let access = match table.clients.is_empty() && table.policies.is_empty() {
-            true => Access::open(Kind::Framebuffer, host),
-            false => Access::new(table, folder, Kind::Framebuffer, host)?,
-        };
+        let access = Access::of(table, self.keys.as_deref(), folder, Kind::Framebuffer, host)?;
         let mut regions = BTreeMap::new();
         for (name, text) in &self.regions {
             let key = format!("regions.{name}");

@@ -86,7 +86,7 @@ impl<K: DirectKey> Layout<K> {
     /// Words of the next hops, two to a word, after those reserved; number 0 is no next hop.
     const HOPS: u32 = RESERVED;
     /// The word at which the first array begins.
-    const FIRST: u32 = RESERVED + whole((HOPS_MAX + 1) / 2);
+    const FIRST: u32 = RESERVED + whole(HOPS_MAX.div_ceil(2));
     /// The word after it.
     const END: u32 = (Self::FIRST + (1 << K::STEPS[0]) / Self::PER).next_multiple_of(2 * RESERVED);
     /// The word after the last array.
@@ -128,7 +128,7 @@ impl<K: DirectKey> Layout<K> {
     /// The slot's value that points to the array at a pair of words.
     fn pointer(pair: u32) -> u64 {
         let number = match K::SLOT {
-            16 => (2 * pair - Self::END) * Self::PER >> 8,
+            16 => ((2 * pair - Self::END) * Self::PER) >> 8,
             _ => pair,
         };
         Self::POINTS | u64::from(number)
