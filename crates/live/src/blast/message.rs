@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Anything else, or out of turn, is answered by `refused {why}`, and the connection is closed. Reports of
-//! [`super::FLOWS_MAX`] flows, or plans with many sizes, stay below the longest line ([`crate::lines`]).
+//! [`super::FLOWS_MAX`] flows, or plans with many sizes, stay below the longest line (module `lines`).
 
 use super::report::{SinkReport, SourceReport};
 use super::traffic::{Format, Traffic};
