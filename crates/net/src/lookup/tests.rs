@@ -220,6 +220,7 @@ fn refuses_what_does_not_fit_and_stays_unchanged() {
 }
 
 /// A thread's lookups.
+#[cfg(test)]
 type Find = Box<dyn FnMut(&[u32], &mut [Option<NextHop>]) + Send>;
 
 #[test]
@@ -363,7 +364,9 @@ proptest! {
         routes in prop::collection::vec((any::<u64>(), 0..=128_u8, 1..50_u32), 0..200),
         keys in prop::collection::vec(any::<u64>(), 100),
     ) {
-        let key = |bits: u64| u128::from(bits & 0xff0f_0f0f_000f_0f0f) << 64 | u128::from(bits & 3) << 40;
+        let key = |bits: u64| {
+            u128::from(bits & 0xff0f_0f0f_000f_0f0f) << 64 | u128::from(bits & 3) << 40
+        };
         let mut table = Direct::<u128>::new();
         let mut linear = Linear(BTreeMap::new());
         for (bits, len, hop) in routes {
