@@ -1,8 +1,6 @@
 //! The fuzz targets of this crate on their corpus and on mutations of it; `fuzz/` runs for longer.
 
-use lastmeter_base::Stream;
 use lastmeter_plugin::fuzz::TARGETS;
-use lastmeter_wire::fuzz::mutate;
 use std::path::Path;
 
 /// Mutations of each; `LASTMETER_MUTATIONS` asks for another number.
@@ -17,11 +15,6 @@ fn no_target_fails_on_mutations_of_its_corpus() {
         let corpus: Vec<Vec<u8>> =
             files.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
         assert!(!corpus.is_empty(), "{} has no corpus", target.name);
-        corpus.iter().for_each(|member| (target.run)(member));
-        let (mut random, mut input) = (Stream::new(0, target.name), Vec::new());
-        for _ in 0..count.unwrap_or(COUNT) {
-            mutate(&mut random, &corpus, &mut input);
-            (target.run)(&input);
-        }
+        target.try_mutations(&corpus, count.unwrap_or(COUNT));
     }
 }

@@ -45,8 +45,6 @@ fn neighbour(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lastmeter_base::Stream;
-    use lastmeter_wire::fuzz::mutate;
     use std::path::Path;
 
     /// Mutations of each; `LASTMETER_MUTATIONS` asks for another number.
@@ -63,12 +61,7 @@ mod tests {
             };
             let corpus: Vec<Vec<u8>> = files.map(read).collect();
             assert!(!corpus.is_empty(), "{} has no corpus", target.name);
-            corpus.iter().for_each(|member| (target.run)(member));
-            let (mut random, mut input) = (Stream::new(0, target.name), Vec::new());
-            for _ in 0..count.unwrap_or(COUNT) {
-                mutate(&mut random, &corpus, &mut input);
-                (target.run)(&input);
-            }
+            target.try_mutations(&corpus, count.unwrap_or(COUNT));
         }
     }
 }

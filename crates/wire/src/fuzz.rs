@@ -35,6 +35,18 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
+impl Target {
+    /// Runs it on each member of a corpus, and on so many mutations of them, the same each time.
+    pub fn try_mutations(&self, corpus: &[Vec<u8>], count: u64) {
+        corpus.iter().for_each(|member| (self.run)(member));
+        let (mut random, mut input) = (Stream::new(0, self.name), Vec::new());
+        for _ in 0..count {
+            mutate(&mut random, corpus, &mut input);
+            (self.run)(&input);
+        }
+    }
+}
+
 /// The longest input that [`mutate`] makes.
 pub const INPUT_LEN_MAX: usize = 4096;
 

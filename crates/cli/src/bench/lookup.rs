@@ -97,19 +97,10 @@ impl<'a, K: Common> Run<'a, K> {
         let bytes = tree.memory().total() as f64;
         let each = bytes / self.table.len() as f64;
         let mut reader = tree.reader();
-        let mut hops = [None; BATCH];
-        let mut batched = |keys: &[K]| {
-            self.best(keys.len(), || {
-                let batches = keys.chunks_exact(BATCH).map(|keys| {
-                    reader.lookup_batch(keys, &mut hops);
-                    sum(&hops)
-                });
-                batches.sum()
-            })
-        };
-        let (rate, hash) = batched(&self.keys);
+        let mut look = |keys: &[K], hops: &mut [Option<NextHop>]| reader.lookup_batch(keys, hops);
+        let (rate, hash) = self.batched(&self.keys, &mut look);
         let repeated: Vec<K> = self.keys.iter().copied().take(REPEATED).collect();
-        let (repeated_rate, repeated_hash) = batched(&repeated);
+        let (repeated_rate, repeated_hash) = self.batched(&repeated, &mut look);
         drop(reader);
         let singles = || self.keys.iter().map(|&key| sum(&[tree.lookup(key)])).sum();
         let (single_rate, single_hash) = self.best(self.keys.len(), singles);
@@ -155,14 +146,8 @@ impl<'a, K: Common> Run<'a, K> {
         let bytes = table.memory().total() as f64;
         let each = bytes / self.table.len() as f64;
         let mut reader = table.reader();
-        let mut hops = [None; BATCH];
-        let (rate, hash) = self.best(self.keys.len(), || {
-            let batches = self.keys.chunks_exact(BATCH).map(|keys| {
-                reader.lookup_batch(keys, &mut hops);
-                sum(&hops)
-            });
-            batches.sum()
-        });
+        let look = |keys: &[K], hops: &mut [Option<NextHop>]| reader.lookup_batch(keys, hops);
+        let (rate, hash) = self.batched(&self.keys, look);
         drop(reader);
         let prefixes = self.table.len();
         let note = format!("the same addresses in a direct table, {BATCH} at a time");
@@ -217,6 +202,21 @@ impl<'a, K: Common> Run<'a, K> {
             Ok(result)
         };
         crates::all().into_iter().map(one).collect()
+    }
+    /// The rate of lookups in batches, and the sum of the next hops.
+    fn batched(
+        &self,
+        keys: &[K],
+        mut look: impl FnMut(&[K], &mut [Option<NextHop>]),
+    ) -> (f64, u64) {
+        let mut hops = [None; BATCH];
+        self.best(keys.len(), || {
+            let batches = keys.chunks_exact(BATCH).map(|keys| {
+                look(keys, &mut hops);
+                sum(&hops)
+            });
+            batches.sum()
+        })
     }
     /// The best rate of several passes, and what a pass gave.
     fn best(&self, count: usize, mut pass: impl FnMut() -> u64) -> (f64, u64) {
