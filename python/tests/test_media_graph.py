@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -259,6 +260,33 @@ def test_the_stages_of_a_ledger_sum_to_the_latency() -> None:
     assert ledger.latency == pytest.approx(0.07, rel=0.2)
     assert [stage["stage"] for stage in ledger.stages.rows()] == ["source", "m0", "m1", "end"]
     assert "<html" in ledger.to_html()
+
+
+def test_a_graph_that_runs_on_does_not_grow() -> None:
+    """Times of sources and modules are added up as they come; what waits to be added up is bounded."""
+    graph = Graph(Dispatcher(Virtual()))
+    camera = graph.add("camera", Camera(width=32, height=24, rate=30.0))
+    end = graph.add("end", modules.Discard())
+    graph.join("camera", "end")
+    sizes: dict[int, int] = {}
+
+    def look() -> None:
+        if end.handled % 500 == 0:
+            sizes.setdefault(end.handled, tracemalloc.get_traced_memory()[0])
+        if end.handled >= 2000:
+            graph.stop()
+        else:
+            graph.dispatcher.defer(look)
+
+    tracemalloc.start()
+    try:
+        look()
+        graph.run()
+    finally:
+        tracemalloc.stop()
+    assert camera.handled >= 2000 and sorted(sizes) == [0, 500, 1000, 1500, 2000]
+    # Samples of times fill up, 256 times wait to be added up; what is kept of every frame would be 250 kB.
+    assert sizes[2000] - sizes[1000] < 150_000, "memory grows with the frames"
 
 
 def test_joints_that_cannot_be_say_why() -> None:

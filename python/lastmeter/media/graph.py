@@ -209,6 +209,8 @@ class Module:
         finally:
             self._current = None
             self._noted.append((None, self._now() - began))
+            if len(self._noted) >= NOTED:
+                self._add_up()
 
     def _add_up(self) -> None:
         noted, self._noted = self._noted, []
@@ -327,6 +329,8 @@ class Source(Module):
         held = now - payload.born
         payload.visits = (self.name, 0.0, held, None)
         self._noted.append((held, None))
+        if len(self._noted) >= NOTED:
+            self._add_up()
         size = payload.size
         self.handled += 1
         self.bytes += size
