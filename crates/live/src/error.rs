@@ -89,7 +89,10 @@ impl std::error::Error for Error {
 }
 
 /// An error of the setting `name`.
-pub(crate) fn wrong<T>(
+///
+/// # Errors
+/// Always.
+pub fn wrong<T>(
     name: &'static str,
     found: impl Into<String>,
     expected: impl Into<String>,
@@ -98,13 +101,17 @@ pub(crate) fn wrong<T>(
 }
 
 /// Adds to a failed system call what was being done.
-pub(crate) trait Doing<T> {
+pub trait Doing<T> {
     /// Wraps the error with `what`, a gerund: "creating a veth pair".
+    ///
+    /// # Errors
+    /// The call's own, so wrapped.
     fn doing(self, what: impl What) -> Result<T>;
 }
 
 /// What was being done: a text, or what makes one in case of an error.
-pub(crate) trait What {
+pub trait What {
+    /// The text.
     fn text(self) -> String;
 }
 

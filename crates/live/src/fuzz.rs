@@ -5,7 +5,6 @@
 //! | [`fuzz_blast_control`] | a line from a driver or an agent |
 //! | [`fuzz_blast_header`] | a packet sent to a sink |
 //! | `fuzz_why_control` | a line from the driver or the agent of `why` between two machines |
-//! | [`fuzz_rtc_datagram`] | a datagram between hosts of real-time channels |
 //! | `fuzz_sample_records` | a ring of the sampling clock |
 //! | `fuzz_sample_symbols` | /proc/kallsyms |
 
@@ -13,14 +12,12 @@ use crate::blast::header::{self, Header, Kind};
 use crate::blast::message::{self, Reply, Request, SourceJob};
 use crate::blast::tally::Tally;
 use crate::blast::traffic::{Format, Schedule};
-use crate::rtc::datagram::Datagram;
 use lastmeter_wire::fuzz::Target;
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_blast_control", run: fuzz_blast_control },
     Target { name: "fuzz_blast_header", run: fuzz_blast_header },
-    Target { name: "fuzz_rtc_datagram", run: fuzz_rtc_datagram },
     Target { name: "fuzz_sample_records", run: crate::sample::fuzz_records },
     Target { name: "fuzz_sample_symbols", run: crate::sample::fuzz_symbols },
     Target { name: "fuzz_why_control", run: crate::remote::fuzz },
@@ -79,11 +76,4 @@ pub fn fuzz_blast_header(bytes: &[u8]) {
         assert!(read.is_ok() || probe.is_none());
         assert!(read.is_err() || probe.is_none_or(|probe| probe.kind == Kind::Probe));
     }
-}
-
-/// A datagram: what is read is written as it was, and a host that hears it goes on, with tables that stay small.
-pub fn fuzz_rtc_datagram(bytes: &[u8]) {
-    let Ok(datagram) = Datagram::parse(bytes, None) else { return };
-    assert_eq!(datagram.emit(None), bytes);
-    crate::rtc::datagram::hear(datagram);
 }

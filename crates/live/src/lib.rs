@@ -26,7 +26,7 @@
 //! | `memory`    | the memory of this machine, and a limit on that of this process              |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //! | `exchange`  | transactions with a device, requests of HTTP, between the two hosts          |
-//! | `rtc`       | real-time channels on sockets: the five calls, hosts, live runs               |
+//! | `task`      | what helper processes do for other crates                                    |
 //! | `receive`   | reception under load: sources, settings of the kernel, a second program      |
 //!
 //! Everything is measured at privilege level L0 (own timestamps, `TCP_INFO`, procfs, resource usage), and
@@ -67,7 +67,6 @@ pub mod receive;
 pub mod reference;
 pub mod relay;
 pub mod remote;
-pub mod rtc;
 pub mod sample;
 pub mod session;
 pub mod site;
@@ -76,6 +75,7 @@ pub mod stages;
 pub mod statistics;
 mod steer;
 mod sys;
+pub mod task;
 pub mod tcp_info;
 mod text;
 pub mod token;
@@ -83,4 +83,5 @@ pub mod transfer;
 pub mod validate;
 pub mod worker;
 
-pub use error::{Error, Result};
+pub use error::{Doing, Error, Result, What, wrong};
+pub use sys::stamp;

@@ -102,6 +102,28 @@ pub struct StageCost {
     pub per_packet: f64,
     /// Data bytes in a packet.
     pub packet: f64,
+    /// Which part of the transfer it is.
+    pub part: Part,
+}
+
+/// A part of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// System calls.
+    Calls,
+    /// Copying from the application.
+    CopyIn,
+    /// Protocols, the hop, and waking the receiver.
+    Delivery,
+    /// Copying to the application.
+    CopyOut,
+}
+
+impl Part {
+    /// How often it copies the data.
+    pub fn copies(self) -> u32 {
+        u32::from(matches!(self, Part::CopyIn | Part::CopyOut))
+    }
 }
 
 impl StageCost {
@@ -169,8 +191,9 @@ pub(crate) fn stages(calibration: &Calibration, setting: &Setting) -> Result<Vec
         // The fit's cost per byte is the copies and the rest per byte.
         let copies = (copy_in + copy_out).min(byte);
         let share = if copy_in + copy_out > 0.0 { copies / (copy_in + copy_out) } else { 0.0 };
-        let stage = |name: &str, per_message, per_byte| StageCost {
+        let stage = |name: &str, part, per_message, per_byte| StageCost {
             name: name.to_owned(),
+            part,
             resource: (*resource).to_owned(),
             per_message,
             per_byte,
@@ -182,18 +205,18 @@ pub(crate) fn stages(calibration: &Calibration, setting: &Setting) -> Result<Vec
         };
         let named =
             |what: &str| if *side == "both" { what.to_owned() } else { format!("{side}: {what}") };
-        all.push(stage(&named("calls"), call, 0.0));
+        all.push(stage(&named("calls"), Part::Calls, call, 0.0));
         if copy_in > 0.0 && setting.copy_in == CopyIn::Copy {
-            all.push(stage("copy in", 0.0, copy_in * share));
+            all.push(stage("copy in", Part::CopyIn, 0.0, copy_in * share));
         }
         all.push(StageCost {
             per_handover: handover,
             per_batch: batch,
             per_packet: segment,
-            ..stage(&named("protocol and delivery"), 0.0, byte - copies)
+            ..stage(&named("protocol and delivery"), Part::Delivery, 0.0, byte - copies)
         });
         if copy_out > 0.0 && setting.copy_out {
-            all.push(stage("copy out", 0.0, copy_out * share));
+            all.push(stage("copy out", Part::CopyOut, 0.0, copy_out * share));
         }
     }
     Ok(all)

@@ -111,18 +111,25 @@ impl Site {
     /// # Errors
     /// When neither user namespaces nor root are available.
     pub fn apart(names: &[String]) -> Result<Site> {
-        with_fewest_privileges("making network namespaces", |isolation| {
-            let run = Run::begin()?;
-            let (hosts, kind) = (Vec::new(), Kind::Packet);
-            let mut site = Site { hosts, switch: None, isolation, kind, run };
-            for name in names {
-                let mut worker = site.worker()?;
-                worker.done(&Request::OnlyIpv4)?;
-                let (name, address) = (name.clone(), Ipv4Addr::LOCALHOST);
-                site.hosts.push((HostOptions { name, address, prefix: 8 }, worker));
-            }
-            Ok(site)
-        })
+        let open = |isolation| Site::apart_as(names, isolation);
+        with_fewest_privileges("making network namespaces", open)
+    }
+
+    /// [`Site::apart`] with exactly this isolation.
+    ///
+    /// # Errors
+    /// When privileges are missing.
+    pub fn apart_as(names: &[String], isolation: Isolation) -> Result<Site> {
+        let run = Run::begin()?;
+        let (hosts, kind) = (Vec::new(), Kind::Packet);
+        let mut site = Site { hosts, switch: None, isolation, kind, run };
+        for name in names {
+            let mut worker = site.worker()?;
+            worker.done(&Request::OnlyIpv4)?;
+            let (name, address) = (name.clone(), Ipv4Addr::LOCALHOST);
+            site.hosts.push((HostOptions { name, address, prefix: 8 }, worker));
+        }
+        Ok(site)
     }
 
     /// Connects two of the hosts by a veth pair, whose interfaces are called `w` and its number; returns their
@@ -130,11 +137,10 @@ impl Site {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn join(&mut self, number: u8, ends: [usize; 2]) -> Result<[Ipv4Addr; 2]> {
+    pub fn join(&mut self, number: u8, ends: [usize; 2], mtu: u32) -> Result<[Ipv4Addr; 2]> {
         let name = format!("w{number}");
         let peer = self.hosts[ends[1]].1.pid();
-        let (own, mtu) = (name.clone(), FRAME_MTU);
-        let pair = Request::Pair { name: own, peer_name: name.clone(), peer, mtu };
+        let pair = Request::Pair { name: name.clone(), peer_name: name.clone(), peer, mtu };
         self.hosts[ends[0]].1.done(&pair)?;
         let addresses = [1, 2].map(|end| Ipv4Addr::new(10, 79, number, end));
         for (host, address) in ends.into_iter().zip(addresses) {
@@ -155,6 +161,11 @@ impl Site {
         };
         worker.done(&Request::Enter(enter))?;
         Ok(worker)
+    }
+
+    /// A host's helper.
+    pub(crate) fn helper(&mut self, host: usize) -> &mut Worker {
+        &mut self.hosts[host].1
     }
 
     fn port(&mut self, index: usize) -> Result<Box<dyn Port>> {
@@ -201,7 +212,7 @@ impl Site {
     }
 
     /// How the hosts are isolated.
-    pub(crate) fn isolation(&self) -> Isolation {
+    pub fn isolation(&self) -> Isolation {
         self.isolation
     }
 
@@ -353,8 +364,8 @@ pub(crate) fn attach(interface: &str, kind: Kind) -> Result<Box<dyn Port>> {
     Ok(Box::new(Packet::new(fd, FRAME_MTU).doing(what)?))
 }
 
-/// Room for jumbo frames where the interface is not ours.
-const FRAME_MTU: u32 = 9000;
+/// Room for jumbo frames.
+pub const FRAME_MTU: u32 = 9000;
 
 /// The most files of runs of one process number.
 const RUNS_MAX: usize = 10_000;

@@ -12,6 +12,7 @@
 use crate::error::Result;
 use crate::namespace::Hosts;
 use crate::predict::work_of;
+use crate::sample::Class;
 use crate::transfer::{CopyIn, Measurement, Placement, Setting, Workload};
 use lastmeter_base::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,8 @@ pub const NAMES: [&str; 6] = [CALLS, COPY_IN, SEGMENTATION, REST, CROSSING, COPY
 pub struct Stage {
     /// `copy out`.
     pub name: String,
+    /// What its time goes into, if it is one thing.
+    pub class: Option<Class>,
     /// `sender`, `receiver`, or `both` where the kernel works in either's time.
     pub side: String,
     /// CPU time per message.
@@ -175,8 +178,14 @@ impl Found<'_> {
     fn stage(&mut self, name: &str, side: &str, cost: f64, uncertainty: f64, method: String) {
         let work = work_of(self.base);
         let packets = if self.base.offload { work.handovers } else { work.segments };
+        let class = match name {
+            CALLS => Some(Class::Calls),
+            COPY_IN | COPY_OUT => Some(Class::Copy),
+            _ => None,
+        };
         self.stages.push(Stage {
             name: name.to_owned(),
+            class,
             side: side.to_owned(),
             per_message: cost,
             per_byte: cost / work.bytes,

@@ -48,7 +48,7 @@ pub(crate) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_ROOM], u
 
 /// When the kernel had the datagram that was read last from a socket, in nanoseconds of the real-time clock; `None` for
 /// the first one, whose question makes the kernel keep it.
-pub(crate) fn stamp(fd: BorrowedFd<'_>) -> Option<u64> {
+pub fn stamp(fd: BorrowedFd<'_>) -> Option<u64> {
     /// `SIOCGSTAMPNS_OLD`, with a `timespec` of the machine's words.
     const STAMP: libc::c_ulong = 0x8907;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -8,6 +8,7 @@ use crate::error::{Doing, Error, Result};
 use crate::link::{self, Offloads};
 use crate::namespace::{self, Enter};
 use crate::relay;
+use crate::task::{self, Entry};
 use crate::transfer::{receiver, sender};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -94,10 +95,10 @@ pub(crate) enum Request {
     Act(Box<crate::staged::Role>),
     /// Give up the priority over other programs.
     Ordinary,
-    /// Be a host of real-time channels.
-    Channels(Box<crate::rtc::part::Job>),
-    /// Begin, at this instant.
-    Begin(crate::rtc::Epoch),
+    /// Do a task that another crate defines.
+    Task { name: String, job: serde_json::Value },
+    /// A word to a task that is being done.
+    Word(serde_json::Value),
     /// Burn the CPU of this core until killed.
     Spin { core: Option<usize> },
 }
@@ -131,18 +132,18 @@ pub(crate) enum Reply {
     Exchanged(crate::exchange::Exchanged),
     /// A rate a second.
     Rate(f64),
-    /// What a host of real-time channels did.
-    Channels(Box<crate::rtc::part::Part>),
+    /// What came of a task that another crate defines.
+    Report(serde_json::Value),
     /// It failed.
     Failed { message: String, os_error: Option<i32> },
 }
 
 /// Turns this process into a helper if it was started as one; then it never returns.
 ///
-/// Call it first in `main`, before any thread is started.
-pub fn enter_if_asked() {
+/// Call it first in `main`, before any thread is started, with the tasks of other crates that helpers may be given.
+pub fn enter_if_asked(tasks: &[Entry]) {
     let Ok(parent) = std::env::var(MARKER) else { return };
-    let ended = serve(&parent);
+    let ended = serve(&parent, tasks);
     std::process::exit(i32::from(ended.is_err()));
 }
 
@@ -169,7 +170,7 @@ fn give_up_priority() {
     let _ = std::fs::write("/proc/self/autogroup", "0");
 }
 
-fn serve(parent: &str) -> Result<()> {
+fn serve(parent: &str, tasks: &[Entry]) -> Result<()> {
     die_with_parent()?;
     // The parent may have ended before the line above; then nobody would send the signal.
     let now = rustix::process::getppid().map(|p| p.as_raw_nonzero().to_string());
@@ -180,7 +181,7 @@ fn serve(parent: &str) -> Result<()> {
     let socket = crate::sys::standard_input_socket().doing("taking the socket")?;
     let mut socket = UnixStream::from(socket);
     while let Some(request) = channel::receive(&mut socket).doing("listening")? {
-        let reply = match handle(request, &mut socket) {
+        let reply = match handle(request, &mut socket, tasks) {
             Ok(reply) => reply,
             Err(e) => failed(&e),
         };
@@ -197,7 +198,7 @@ fn failed(error: &Error) -> Reply {
     Reply::Failed { message: error.to_string(), os_error }
 }
 
-fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
+fn handle(request: Request, socket: &mut UnixStream, tasks: &[Entry]) -> Result<Reply> {
     match request {
         Request::Enter(how) => {
             namespace::enter(how)?;
@@ -227,10 +228,10 @@ fn handle(request: Request, socket: &mut UnixStream) -> Result<Reply> {
         Request::Act(role) => crate::staged::act::act(&role, socket)?,
         Request::Ordinary => give_up_priority(),
         Request::Relay(job) => return relay::run(&job, socket).map(Reply::Relayed),
-        Request::Stop | Request::Begin(_) => {}
-        Request::Channels(job) => {
-            let part = crate::rtc::part::play(&job, socket)?;
-            return Ok(Reply::Channels(Box::new(part)));
+        // It was too late for what it was meant for.
+        Request::Stop | Request::Word(_) => {}
+        Request::Task { name, job } => {
+            return task::run(tasks, &name, job, socket).map(Reply::Report);
         }
         Request::Tap { name, offload } => {
             let fd = crate::port::Tap::open(&name, offload).doing(|| format!("making {name}"))?;

@@ -6,7 +6,6 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
 mod attempts;
-mod channels;
 
 use attempts::{children, in_time, interfaces, wait_until_gone};
 use lastmeter_base::{Bytes, Duration, Rate};
@@ -26,7 +25,7 @@ const PLAYS: std::time::Duration = std::time::Duration::from_millis(1000);
 const SHORT: Setting = Setting { duration: Duration::from_ms(600), ..Setting::PLAIN };
 
 fn main() {
-    lastmeter_live::worker::enter_if_asked();
+    lastmeter_live::worker::enter_if_asked(&[]);
     if let Ok(program) = std::env::var(PROGRAM) {
         return run_program(&program);
     }
@@ -49,10 +48,6 @@ const TESTS: &[(&str, fn())] = &[
     ("two_ends_on_one_core_are_limited_by_it", same_core),
     ("requests_are_limited_by_the_round_trip", request_response),
     ("data_moves_under_every_permitted_isolation", isolations),
-    ("channels_meet_their_deadlines_beside_best_effort", channels::well_behaved),
-    ("with_a_horizon_an_idle_link_sends_early_packets", channels::horizon),
-    ("a_channel_beyond_its_contract_harms_only_itself", channels::ill_behaved),
-    ("a_channel_that_no_link_can_guarantee_is_refused", channels::refused),
     ("stages_add_up_and_have_explanations", stages_add_up),
     ("nothing_is_left_behind", nothing_left),
     ("nothing_is_left_behind_after_kill_9", nothing_left_after_kill),

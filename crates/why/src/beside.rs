@@ -4,7 +4,7 @@ use super::own::run_per_message;
 use super::what_if::Candidate;
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::figures;
-use lastmeter_live::predict::{self, Prediction};
+use lastmeter_live::predict::{self, Part, Prediction};
 use lastmeter_live::sample::Class;
 use lastmeter_live::stages::{self, Stages};
 use lastmeter_live::transfer::{Measurement, Placement, Workload};
@@ -58,18 +58,12 @@ type Row = (String, Option<f64>, Option<f64>, fn(f64) -> String);
 /// The transfer as it was measured and as the host's constants have it.
 pub fn table(m: &Measurement, found: &Stages, prediction: &Prediction) -> String {
     let work = predict::work_of(&m.setting);
-    let modelled = |what: &str| -> f64 {
-        let named = prediction.stages.iter().filter(|s| s.name.ends_with(what));
-        named.map(|s| s.per_message(&work)).sum()
+    let modelled = |part: Part| -> f64 {
+        let those = prediction.stages.iter().filter(|stage| stage.part == part);
+        those.map(|stage| stage.per_message(&work)).sum()
     };
-    let measured = |names: &[&str]| -> Option<f64> {
-        let named: Vec<f64> = found
-            .stages
-            .iter()
-            .filter(|s| names.contains(&s.name.as_str()))
-            .map(|s| s.per_message)
-            .collect();
-        (!named.is_empty()).then(|| named.iter().sum())
+    let measured = |name: &str| -> Option<f64> {
+        found.stages.iter().find(|stage| stage.name == name).map(|stage| stage.per_message)
     };
     let core = |name: &str| -> f64 {
         let here = prediction.stages.iter().filter(|s| s.resource == name);
@@ -93,32 +87,30 @@ pub fn table(m: &Measurement, found: &Stages, prediction: &Prediction) -> String
         }
     }
     let [calls, rest] = calls_and_rest(found);
-    let groups: [(&str, Option<f64>, &str); 4] = [
-        ("  calls", calls, "calls"),
-        ("  copy in", measured(&[stages::COPY_IN]), "copy in"),
-        ("  protocol, hop, wake-up", rest, "protocol and delivery"),
-        ("  copy out", measured(&[stages::COPY_OUT]), "copy out"),
+    let groups: [(&str, Option<f64>, Part); 4] = [
+        ("  calls", calls, Part::Calls),
+        ("  copy in", measured(stages::COPY_IN), Part::CopyIn),
+        ("  protocol, hop, wake-up", rest, Part::Delivery),
+        ("  copy out", measured(stages::COPY_OUT), Part::CopyOut),
     ];
-    for (name, value, model) in groups {
-        rows.push((name.to_owned(), value, Some(modelled(model)), figures::time));
+    for (name, value, part) in groups {
+        rows.push((name.to_owned(), value, Some(modelled(part)), figures::time));
     }
     render(&rows, prediction)
 }
 
 /// Seconds per message in calls, and in everything else but copies; `None` where there is no such stage.
 fn calls_and_rest(found: &Stages) -> [Option<f64>; 2] {
-    let sum = |is: &dyn Fn(&str) -> bool| -> Option<f64> {
-        let named: Vec<f64> =
-            found.stages.iter().filter(|s| is(&s.name)).map(|s| s.per_message).collect();
-        (!named.is_empty()).then(|| named.iter().sum())
+    let sum = |is: &dyn Fn(&stages::Stage) -> bool| -> Option<f64> {
+        let those: Vec<f64> =
+            found.stages.iter().filter(|stage| is(stage)).map(|stage| stage.per_message).collect();
+        (!those.is_empty()).then(|| those.iter().sum())
     };
-    let calls = |name: &str| match found.sampled {
-        // The programs' own work is part of what a call costs in the model.
-        true => name.ends_with(Class::Calls.name()) || name.ends_with("program"),
-        false => name == stages::CALLS,
-    };
-    let copies = |name: &str| name == stages::COPY_IN || name == stages::COPY_OUT;
-    [sum(&calls), sum(&|name| !calls(name) && !copies(name))]
+    // The programs' own work is part of what a call costs in the model.
+    let calls = |stage: &stages::Stage| matches!(stage.class, Some(Class::Calls | Class::Program));
+    let copies =
+        |stage: &stages::Stage| [stages::COPY_IN, stages::COPY_OUT].contains(&&*stage.name);
+    [sum(&calls), sum(&|stage| !calls(stage) && !copies(stage))]
 }
 
 fn rate(value: f64) -> String {

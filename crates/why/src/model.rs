@@ -46,7 +46,7 @@ fn resource(name: &str) -> &str {
 fn stage(setting: &Setting, cost: &StageCost, count: Count) -> Stage {
     let work = predict::work_of(setting);
     let service = cost.per_message(&work).max(0.0);
-    let copies = u32::from(cost.name.starts_with("copy"));
+    let copies = cost.part.copies();
     let core = resource(&cost.resource);
     Stage {
         place: super::own::end(core),

@@ -474,6 +474,7 @@ mod tests {
     fn found(total: f64) -> Stages {
         let part = |name: &str, side: &str, share: f64| stages::Stage {
             name: name.to_owned(),
+            class: None,
             side: side.to_owned(),
             per_message: total * share,
             per_byte: 0.0,

@@ -127,6 +127,7 @@ impl Found<'_> {
         };
         self.stages.push(Stage {
             name: at.stage(class),
+            class: Some(class),
             side: side.to_owned(),
             per_message,
             per_byte: per_message / work.bytes,

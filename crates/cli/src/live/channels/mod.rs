@@ -15,7 +15,7 @@ use lastmeter_base::Duration;
 use lastmeter_engine::Control;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_ledger::html::curves;
-use lastmeter_live::rtc::{session, simulation};
+use lastmeter_rtc::{session, simulation};
 use lastmeter_transport::channel::kind;
 use std::sync::Arc;
 
@@ -51,8 +51,7 @@ pub(super) fn run(
     let seconds = Duration::from_ps(plan.length).as_secs_f64();
     output::note(&format!("{} hosts in network namespaces, {seconds} s", plan.nodes.len()));
     let short = plan.length.min(MODEL_MAX.as_ps());
-    let modelled =
-        simulation::run(&lastmeter_live::rtc::plan::Plan { length: short, ..plan.clone() });
+    let modelled = simulation::run(&lastmeter_rtc::plan::Plan { length: short, ..plan.clone() });
     let measured = session::run(&plan, &|| control.stopped());
     let measured = measured.map_err(|error| Complaint(error.to_string()))?;
     let report = report::Report::new(&plan, &measured, &modelled);

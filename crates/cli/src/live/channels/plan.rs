@@ -4,8 +4,8 @@ use crate::Complaint;
 use lastmeter_base::kind::Nested;
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_lab::experiment::{Experiment, Network, Traffic};
-use lastmeter_live::rtc::plan::{Flow, Line, Plan, Policy, What};
 use lastmeter_net::queue::{self, Edd};
+use lastmeter_rtc::plan::{Flow, Line, Plan, Policy, What};
 use lastmeter_transport::channel::admission::buffers;
 use lastmeter_transport::channel::kind;
 

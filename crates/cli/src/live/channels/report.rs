@@ -4,10 +4,10 @@ use crate::emulate::Demand;
 use lastmeter_base::Duration;
 use lastmeter_ledger::Certificate;
 use lastmeter_ledger::plots::{Plot, Series};
-use lastmeter_live::rtc::Lags;
-use lastmeter_live::rtc::plan::{Flow, Plan, What};
-use lastmeter_live::rtc::session::Measured;
-use lastmeter_live::rtc::simulation::Outcome;
+use lastmeter_rtc::Lags;
+use lastmeter_rtc::plan::{Flow, Plan, What};
+use lastmeter_rtc::session::Measured;
+use lastmeter_rtc::simulation::Outcome;
 use serde_json::{Value, json};
 
 /// The version of the JSON document.

@@ -14,7 +14,7 @@ use super::part::{Clock, MARKER, Report, Request, Role};
 use super::plan::{Attached, ClientPlan, LinkPlan, Plan};
 use crate::Complaint;
 use lastmeter_lan::vunet::vci::Block;
-use lastmeter_live::site::Site;
+use lastmeter_live::site::{FRAME_MTU, Site};
 use lastmeter_live::{cores, worker};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -149,12 +149,14 @@ impl Net {
         };
         let wires = match wide {
             None => {
-                let [a, b] = self.site.join(number(2 * place)?, spaces)?;
+                let [a, b] = self.site.join(number(2 * place)?, spaces, FRAME_MTU)?;
                 [wire(a, b), wire(b, a)]
             }
             Some(space) => {
-                let [a, to_a] = self.site.join(number(2 * place)?, [spaces[0], space])?;
-                let [b, to_b] = self.site.join(number(2 * place + 1)?, [spaces[1], space])?;
+                let [a, to_a] =
+                    self.site.join(number(2 * place)?, [spaces[0], space], FRAME_MTU)?;
+                let [b, to_b] =
+                    self.site.join(number(2 * place + 1)?, [spaces[1], space], FRAME_MTU)?;
                 let ends = [wire(to_a, a), wire(to_b, b)];
                 let area = link.wide.as_ref().expect("it has a namespace");
                 let (delay, rate) = (area.delay.as_ps() / 1000, area.rate.min(1e12));

@@ -1,8 +1,7 @@
 //! A host's network thread: everything between its machines and its socket.
 
-use super::datagram::{DATAGRAM_LEN_MAX, Datagram, Refused};
-use super::host::Shared;
-use crate::sys;
+use crate::datagram::{DATAGRAM_LEN_MAX, Datagram, Refused};
+use crate::host::Shared;
 use lastmeter_base::{Duration, Time};
 use lastmeter_transport::channel::message::Node as NodeId;
 use lastmeter_transport::channel::station::Departure;
@@ -13,14 +12,14 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-/// Datagrams received before what is due is done.
+/// Datagrams received before handling what is due.
 const BATCH: usize = 64;
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_ms(100);
 /// Bytes that may wait in the kernel for the thread.
 const BUFFER_LEN: usize = 4 << 20;
 
-/// How late packets left: from when their last bit should have been sent until the kernel had them.
+/// How late packets left: from when their last bit should have been sent until the kernel took them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lags {
     /// Departures.
@@ -70,16 +69,16 @@ pub struct Seen {
     pub refused: BTreeMap<String, u64>,
 }
 
-/// As much room in the kernel as it gives.
-pub(super) fn enlarge(socket: &UdpSocket) {
+/// Enlarges the kernel's buffers as far as it permits.
+pub(crate) fn enlarge(socket: &UdpSocket) {
     use rustix::net::sockopt;
-    // What is not root has what the system gives.
+    // Other users keep the system's limit.
     let _ = sockopt::set_socket_recv_buffer_size_force(socket, BUFFER_LEN);
     let _ = sockopt::set_socket_send_buffer_size(socket, BUFFER_LEN);
 }
 
 /// Serves the socket until told to stop.
-pub(super) fn serve(shared: &Shared, socket: &UdpSocket) {
+pub(crate) fn serve(shared: &Shared, socket: &UdpSocket) {
     // By default the kernel may extend a sleep by up to 50 us to wake up less often.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let neighbours: BTreeMap<NodeId, SocketAddr> =
@@ -116,7 +115,8 @@ fn receive(
     for _ in 0..BATCH {
         let Ok((len, sender)) = socket.recv_from(buffer) else { return (arrived, false) };
         let epoch = shared.settings.epoch;
-        let at = sys::stamp(socket.as_fd()).map_or_else(|| epoch.now(), |at| epoch.stamped(at));
+        let at = lastmeter_live::stamp(socket.as_fd())
+            .map_or_else(|| epoch.now(), |at| epoch.stamped(at));
         let datagram = Datagram::parse(&buffer[..len], shared.settings.key.as_ref());
         let ends = |datagram: &Datagram| match datagram {
             Datagram::Packet { from, to, .. } => (*from, *to),

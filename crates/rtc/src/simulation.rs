@@ -1,7 +1,7 @@
 //! The model of a live run: the same stations, managers and sources in virtual time, on hosts that take no time.
 
-use super::part::{Received, Sent};
-use super::plan::{Flow, Plan, SLOTS, Source};
+use crate::part::{Received, Sent};
+use crate::plan::{Flow, Plan, SLOTS, Source};
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_engine::Distribution;
 use lastmeter_transport::channel::admission::route::Admission;
@@ -63,7 +63,7 @@ pub fn run(plan: &Plan) -> Vec<Outcome> {
     }
     (0..count).for_each(|flow| simulation.establish(flow));
     (0..count).for_each(|flow| simulation.schedule(flow));
-    let end = Time::START + super::plan::BEGINS + Duration::from_ps(plan.length) + LAST;
+    let end = Time::START + crate::plan::BEGINS + Duration::from_ps(plan.length) + LAST;
     while let Some(Reverse((at, which, due))) = simulation.due.pop() {
         if at > end {
             break;
@@ -82,7 +82,7 @@ pub fn run(plan: &Plan) -> Vec<Outcome> {
 }
 
 /// A node of a plan, with its adapters.
-pub(super) fn station<B>(plan: &Plan, node: NodeId) -> Station<B> {
+pub(crate) fn station<B>(plan: &Plan, node: NodeId) -> Station<B> {
     let links = || plan.neighbours(node).map(|(to, line, _)| (to, plan.links[line].link()));
     let admission = links().map(|(to, link)| (to, Admission::from(link)));
     // Nothing is lost here, and hosts do not die.

@@ -1,8 +1,8 @@
 //! A network of hosts, links and flows, as a live run and its model are told of it; and its traffic.
 
-use super::datagram::{CONTENT_LEN_MAX, MESSAGE_LEN_MAX};
-use crate::error::{Result, wrong};
+use crate::datagram::{CONTENT_LEN_MAX, MESSAGE_LEN_MAX};
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
+use lastmeter_live::{Result, wrong};
 use lastmeter_transport::channel::admission::Method;
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::message::Node as NodeId;

@@ -16,9 +16,9 @@
 //! | 1 | packet of best effort | 1 | accept: slack 8 |
 //! | 2 | control | 2 to 6 | reject, release, released, refresh, refreshed: none |
 //!
-//! Numbers are big-endian, times in picoseconds; instants since the epoch of the network. Everything else is refused:
-//! what is too short or too long, times beyond [`INSTANT_MAX`] or a day, a part beyond its message, a route with more
-//! nodes than a route may have.
+//! Numbers are big-endian; times are in picoseconds, instants since the epoch of the network. Everything else is
+//! refused: datagrams that are too short or too long, times beyond [`INSTANT_MAX`] or a day, a part beyond its message,
+//! a route with more nodes than a route may have.
 
 use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_transport::channel::contract::{Contract, TIME_MAX};
@@ -66,7 +66,7 @@ pub enum Datagram {
 pub enum Refused {
     /// It ends before its fields do, or goes on after them.
     Length,
-    /// It is none of ours, or of another version.
+    /// It is not one of ours, or of another version.
     Foreign,
     /// Its tag is wrong or missing.
     Tag,
@@ -263,7 +263,7 @@ fn span(ps: u64) -> Result<Duration, Refused> {
 
 /// Has the middle one of three hosts in a line hear a datagram from the first: for fuzzing.
 pub(crate) fn hear(datagram: Datagram) {
-    use super::plan::{Line, Plan};
+    use crate::plan::{Line, Plan};
     let line = |ends| Line {
         ends,
         rate: 1_000_000,
@@ -277,7 +277,7 @@ pub(crate) fn hear(datagram: Datagram) {
     let (nodes, links) = (vec![String::new(); 3], vec![line([0, 1]), line([1, 2])]);
     let plan = Plan { nodes, links, flows: Vec::new(), room: 9, seed: 1, length: 0 };
     let now = Time::START + Duration::from_secs(1);
-    let mut station = super::simulation::station::<Vec<u8>>(&plan, 1);
+    let mut station = crate::simulation::station::<Vec<u8>>(&plan, 1);
     station.node.init(2);
     for _ in 0..3 {
         match datagram.clone() {

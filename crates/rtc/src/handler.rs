@@ -1,8 +1,8 @@
 //! The handler of a channel: a thread that makes packets of messages, when it is its turn (E-79, E-80).
 
-use super::HANDLER_ROOM;
-use super::PACKETS_BETWEEN;
-use super::host::Shared;
+use crate::HANDLER_ROOM;
+use crate::PACKETS_BETWEEN;
+use crate::host::Shared;
 use lastmeter_base::{Bytes, Time};
 use lastmeter_transport::channel::node::Grant;
 use lastmeter_transport::channel::turns::Turn;
@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 /// Starts one for packets of this length; messages are given to it in the order of their grants.
-pub(super) fn start(
+pub(crate) fn start(
     shared: &Arc<Shared>,
     packet_max: Bytes,
 ) -> (SyncSender<(Grant, Vec<u8>)>, JoinHandle<()>) {
@@ -26,7 +26,7 @@ pub(super) fn start(
     (give, handler)
 }
 
-/// Makes the packets of a message, so many at a time; a more urgent handler goes first in between.
+/// Makes the packets of a message, a few at a time; a more urgent handler may go first in between.
 fn handle(shared: &Shared, grant: &Grant, bytes: &[u8], most: usize) {
     // It inherits the deadline of its message.
     let turn = ask(shared, Some(grant.leaves));

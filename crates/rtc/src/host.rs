@@ -1,11 +1,11 @@
 //! A host: what programs call, and the state that they share with its network thread.
 
-use super::clock::Epoch;
-use super::datagram::{CONTENT_LEN_MAX, Key, MESSAGE_LEN_MAX};
-use super::network::{self, Seen};
-use super::{QUEUES_MAX, handler};
-use crate::error::{Doing, Result, wrong};
+use crate::clock::Epoch;
+use crate::datagram::{CONTENT_LEN_MAX, Key, MESSAGE_LEN_MAX};
+use crate::network::{self, Seen};
+use crate::{QUEUES_MAX, handler};
 use lastmeter_base::{Bytes, Duration, Time};
+use lastmeter_live::{Doing, Result, wrong};
 use lastmeter_transport::channel::admission::{Method, route::Admission};
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::manager::{Manager, Times};
@@ -80,39 +80,39 @@ impl std::fmt::Display for Refusal {
 }
 
 /// What the threads of a host share.
-pub(super) struct Shared {
-    pub(super) settings: Settings,
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
     state: Mutex<State>,
     /// An event of a channel, or a departure of one of its messages.
     changed: Condvar,
     /// Whose turn it is to use the processor, and that this has changed.
-    pub(super) turns: (Mutex<Turns>, Condvar),
+    pub(crate) turns: (Mutex<Turns>, Condvar),
     /// Wakes the network thread.
-    pub(super) bell: OwnedFd,
-    pub(super) stop: AtomicBool,
+    pub(crate) bell: OwnedFd,
+    pub(crate) stop: AtomicBool,
 }
 
 /// The machines, and what has happened in them.
-pub(super) struct State {
-    pub(super) station: Station<Vec<u8>>,
+pub(crate) struct State {
+    pub(crate) station: Station<Vec<u8>>,
     /// What became of each channel that starts here.
     events: BTreeMap<ChannelId, Event>,
     /// The last message of each of them that has left.
     left: BTreeMap<ChannelId, u64>,
     queues: Vec<Arc<Condvar>>,
     /// Until when the network thread sleeps.
-    pub(super) sleeps: Time,
-    pub(super) seen: Seen,
+    pub(crate) sleeps: Time,
+    pub(crate) seen: Seen,
 }
 
 impl Shared {
     /// The state as it was left.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state, with everything done that was due before now.
-    pub(super) fn now(&self) -> (MutexGuard<'_, State>, Time) {
+    pub(crate) fn now(&self) -> (MutexGuard<'_, State>, Time) {
         let mut state = self.state();
         let now = self.settings.epoch.now();
         state.station.advance(now);
@@ -120,7 +120,7 @@ impl Shared {
     }
 
     /// After changes: tells who waits for them, and wakes the network thread if it has to do something earlier.
-    pub(super) fn done(&self, mut state: MutexGuard<'_, State>, now: Time) {
+    pub(crate) fn done(&self, mut state: MutexGuard<'_, State>, now: Time) {
         state.station.advance(now);
         self.tell(&mut state);
         let next = state.station.next_at(now);
@@ -132,7 +132,7 @@ impl Shared {
     }
 
     /// Passes notices to those who wait.
-    pub(super) fn tell(&self, state: &mut State) {
+    pub(crate) fn tell(&self, state: &mut State) {
         let mut changed = false;
         for notice in state.station.node.notices() {
             match notice {
@@ -159,7 +159,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 

@@ -3,8 +3,8 @@
 //! links, with two packets in each adapter (E-22, E-23, E-25).
 
 use crate::attempts::in_time;
-use lastmeter_live::rtc::plan::{Flow, Line, Plan, Policy, What};
-use lastmeter_live::rtc::{session, simulation};
+use lastmeter_rtc::plan::{Flow, Line, Plan, Policy, What};
+use lastmeter_rtc::{session, simulation};
 
 const MS: u64 = 1_000_000_000;
 

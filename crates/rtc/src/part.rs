@@ -5,29 +5,26 @@
 //! program of best effort: sleep --> send ...        program at the end: receive, compare, is it in time? ...
 //! ```
 
-use super::clock::Epoch;
-use super::host::{Channel, Host, Inbox, Settings};
-use super::network::Seen;
-use super::plan::{BEGINS, Plan, SLOTS, Source, content};
-use crate::channel;
-use crate::error::{Doing, Result, wrong};
-use crate::worker::{Reply, Request};
+use crate::clock::Epoch;
+use crate::host::{Channel, Host, Inbox, Settings};
+use crate::network::Seen;
+use crate::plan::{BEGINS, Plan, SLOTS, Source, content};
 use lastmeter_base::{Duration, Time};
 use lastmeter_engine::Distribution;
+use lastmeter_live::task::{Entry, Parent, Task};
+use lastmeter_live::{Doing, Result, wrong};
 use lastmeter_transport::channel::message::Node as NodeId;
 use lastmeter_transport::channel::node::Drops;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Messages that a program may leave in its queue.
 const INBOX: usize = 4096;
-/// How often something looks whether it should end.
+/// How often programs check whether they should end.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
-/// How long after the last message some may still arrive.
+/// How long messages may still arrive after the last was sent.
 const LAST: Duration = Duration::from_secs(2);
 
 /// What one host has to know.
@@ -58,8 +55,8 @@ pub struct Sent {
     pub late: f64,
 }
 
-/// What came of a flow. Delays, in seconds, count from the logical arrival at the source (for best effort, from when it
-/// was sent) until the program has the message.
+/// What arrived of a flow. Delays, in seconds, count from the logical arrival at the source (for best effort, from when
+/// it was sent) until the program has the message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Received {
     /// Messages.
@@ -78,14 +75,14 @@ pub struct Received {
 
 impl Received {
     /// Takes the figures of a distribution.
-    pub(super) fn delays(&mut self, delays: &Distribution) {
+    pub(crate) fn delays(&mut self, delays: &Distribution) {
         self.median = delays.percentile(0.5).as_secs_f64();
         self.p99 = delays.percentile(0.99).as_secs_f64();
         self.worst = delays.max().as_secs_f64();
     }
 }
 
-/// What a host has to say at its end, by the number of the flow.
+/// What a host reports at the end, by the number of the flow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Part {
     /// Flows that begin here.
@@ -94,32 +91,47 @@ pub struct Part {
     pub received: BTreeMap<usize, Received>,
     /// What its socket has seen.
     pub seen: Seen,
-    /// Packets lost: excess of its channels, best effort without room, of channels that broke their contract, of
-    /// unknown ones, messages for which a queue had no room.
+    /// Packets lost: excess of its channels; best effort for want of room; of channels that broke their contract; of
+    /// unknown channels; and messages for which a queue had no room.
     pub drops: [u64; 5],
-    /// Datagrams for which the kernel had no room when they arrived.
+    /// Datagrams that the kernel dropped on arrival for want of room.
     pub overruns: u64,
     /// CPU seconds of its process.
     pub cpu: f64,
 }
 
-/// Plays a part as a helper process: listens, says so, waits for the beginning, and answers at the end.
-pub(crate) fn play(job: &Job, parent: &mut UnixStream) -> Result<Part> {
-    let what = "talking to the program";
-    let probe = std::net::UdpSocket::bind(job.listen).doing(|| format!("taking {}", job.listen))?;
-    channel::send(parent, &Reply::Done).doing(what)?;
-    let Some(Request::Begin(epoch)) = channel::receive(parent).doing(what)? else {
-        return wrong("the beginning", "something else", "an epoch");
-    };
-    drop(probe);
-    let parent = &*parent;
-    run(job, epoch, &|| {
-        let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as _ };
-        let mut polled = [PollFd::new(parent, PollFlags::IN)];
-        // Anything that comes now means the end.
-        poll(&mut polled, Some(&timeout)).is_ok_and(|found| found > 0)
-    })
+/// What the program tells a host meanwhile.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Word {
+    /// Traffic begins so long after this instant.
+    Begin(Epoch),
+    /// The run ends early.
+    End,
 }
+
+/// Playing a part as a helper process: listens, says so, waits for the beginning, and reports at the end.
+#[derive(Debug)]
+pub struct Playing;
+
+impl Task for Playing {
+    const NAME: &'static str = "be a host of real-time channels";
+    type Job = Job;
+    type Word = Word;
+    type Report = Part;
+
+    fn run(job: &Job, parent: &mut Parent<'_>) -> Result<Part> {
+        let probe =
+            std::net::UdpSocket::bind(job.listen).doing(|| format!("taking {}", job.listen))?;
+        parent.ready()?;
+        let Word::Begin(epoch) = parent.hear::<Playing>()? else { return Ok(Part::default()) };
+        drop(probe);
+        // Anything that comes now means the end.
+        run(job, epoch, &|| parent.speaks(LOOK))
+    }
+}
+
+/// For the table of a program whose helpers may be hosts.
+pub const TASK: Entry = Entry::of::<Playing>();
 
 /// Plays a part until the end, or until told to stop; `stops` waits a little each time.
 ///

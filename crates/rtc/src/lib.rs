@@ -16,9 +16,9 @@
 //! | `rtc_close` | the [`Channel`] is dropped |
 //! | `rdata_send` | [`Host::send_data`] |
 //!
-//! A host's packets leave when its adapter's model says that their last bit would: own timers pace them, not
-//! `SO_TXTIME`, which needs a queueing discipline (`etf`, `fq`) that many kernels lack. The kernel below adds what it
-//! adds; [`Lags`] says how late packets left.
+//! A packet leaves at the instant when, by the model of the host's adapter, its last bit would. Timers in this program
+//! pace packets, not `SO_TXTIME`, which needs a queueing discipline (`etf`, `fq`) that many kernels lack. The kernel
+//! adds its own delays; [`Lags`] says how late packets left.
 //!
 //! | Limit | Value | What happens beyond |
 //! |---|---|---|
@@ -26,19 +26,20 @@
 //! | [`datagram::MESSAGE_LEN_MAX`] | 16 MiB | refused |
 //! | `channel::message::CHANNELS_MAX` | 16,384 | no more are admitted |
 //! | [`QUEUES_MAX`] | 1024 | no more queues |
-//! | [`Settings::room`] | - | packets of a channel that starts here; of best effort for each link |
-//! | [`HANDLER_ROOM`] | 1024 | messages that wait for their handler: the sender blocks |
+//! | [`Settings::room`] | packets | a channel's message is refused, best effort is dropped |
+//! | [`HANDLER_ROOM`] | 1024 | the sender blocks |
 //!
-//! Datagrams from addresses that are no neighbour's are counted and ignored. With a key, each carries a BLAKE3 tag; an
-//! attacker on the path can still repeat datagrams, which costs the channel that they belong to its own slots. Without
-//! one, listen on loopback or inside a network namespace. Nothing is encrypted.
+//! Datagrams from addresses other than neighbours' are counted and ignored. With a key, each carries a BLAKE3 tag; an
+//! attacker on the path can still repeat datagrams, which uses up slots of the channel that they belong to. Without a
+//! key, listen on loopback or inside a network namespace. Nothing is encrypted.
 //!
 //! Source: Indiresan, University of Michigan, 1997, ch. 3, §6.1. Deviations: links are paced in user space; handlers
-//! are threads that take turns ([`lastmeter_transport::channel::turns`]) instead of processes of an own kernel, and
-//! early messages wait in the link's third queue, not before their handler.
+//! are threads that take turns ([`lastmeter_transport::channel::turns`]) instead of processes under a special kernel,
+//! and early messages wait in the link's third queue, not ahead of their handler.
 
 mod clock;
 pub mod datagram;
+pub mod fuzz;
 mod handler;
 mod host;
 mod network;

@@ -5,7 +5,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Nothing waits longer in the kernel, in nanoseconds.
+/// The longest that a datagram waits in the kernel, in nanoseconds.
 const AGE_MAX: u64 = 5_000_000_000;
 
 /// The instant that [`Time::START`] stands for.
@@ -19,7 +19,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// So much from now, on the clock that the programs of this machine share.
+    /// This long from now, on the clock that the programs of this machine share.
     pub fn after(wait: Duration) -> Epoch {
         let at = nanoseconds(ClockId::Monotonic).saturating_add(wait.as_nanos() as u64);
         Epoch { real: false, at }
@@ -33,7 +33,7 @@ impl Epoch {
     }
 
     /// When something was that the kernel stamped with its real-time clock; the present if that clock was set since.
-    pub(super) fn stamped(self, stamp: u64) -> Time {
+    pub(crate) fn stamped(self, stamp: u64) -> Time {
         let age = nanoseconds(ClockId::Realtime).saturating_sub(stamp);
         let now = self.now();
         match age < AGE_MAX {
