@@ -39,6 +39,12 @@ impl File {
     pub(crate) fn text(&self) -> Result<String, Complaint> {
         std::fs::read_to_string(&self.file).map_err(|error| self.place(error))
     }
+    /// The answer of `check`: nothing is wrong, and these are the device's clients.
+    pub(crate) fn good<'a>(&self, clients: impl Iterator<Item = &'a str>) -> Report {
+        let names: Vec<&str> = clients.collect();
+        let text = format!("{}: clients {}\n", self.file.display(), names.join(", "));
+        Report { text, json: vec![json!({ "good": true, "clients": names })], good: true }
+    }
     /// What the running device says when it is asked for this.
     pub(crate) fn ask(&self, which: &str) -> Result<Value, Complaint> {
         Ok(ask(&self.control(), &json!({ "show": which }))?)

@@ -1,8 +1,21 @@
-//! What benchmarks share: a folder that goes at their end, another process's CPU time, and the fields of a result.
+//! What benchmarks share: their arguments, a folder that is removed at the end, another process's CPU time, and the
+//! fields of a result.
 
 use crate::Complaint;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    /// Only benchmarks whose name contains this
+    pub(crate) name: Option<String>,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Measurements of each, of which the median counts
+    #[arg(long, default_value_t = 3)]
+    pub(crate) rounds: usize,
+}
 
 /// A folder of this process; removed when it is dropped.
 pub(crate) struct Folder(PathBuf);

@@ -1,4 +1,4 @@
-//! Connections of clients: those that dawdle are given up.
+//! Connections of clients: those that take too long are closed.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -1,13 +1,13 @@
 //! What a request costs a module, as `lastmeter plugin bench --save` keeps it beside the module.
 //!
 //! ```toml
-//! module = "9f2c..."                 # SHA-256: of another module, the measurement says nothing
+//! module = "9f2c..."                 # SHA-256: the measurement holds for this module only
 //! machine = "Intel(R) Xeon(R) ..."
-//! batched = "8.1 ns"                 # for each of 64 requests that are asked about together
-//! single = "21 ns"                   # asked about alone
+//! batched = "8.1 ns"                 # for each of 64 requests in one call
+//! single = "21 ns"                   # for a request in a call of its own
 //! ```
 //!
-//! A model charges `batched`: a device that is busy asks about many requests at once.
+//! A model charges `batched`: a busy device asks about many requests at once.
 
 use crate::host::Hash;
 use lastmeter_base::Duration;

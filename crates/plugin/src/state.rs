@@ -1,4 +1,4 @@
-//! What an instance may use of its host: the functions that it imports, and their bounds.
+//! What an instance may use: the functions that it imports from its host, and their limits.
 
 use crate::abi::INTERFACE;
 use crate::store::Store;

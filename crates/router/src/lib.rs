@@ -13,8 +13,8 @@
 //! | [`port_processor`] | the thread that packets pass, and its housekeeper; a process of its own |
 //! | [`control`]        | boots, follows FRR and the kernel, does what people ask                 |
 //! | [`rib`]            | routes of all sources, and the smallest set of changes                  |
-//! | [`lldp`]           | how routers on a line say who they are                                  |
-//! | [`message`]        | what the control processor tells it                                     |
+//! | [`lldp`]           | how routers on a line identify themselves                               |
+//! | [`message`]        | what the control processor tells the port processor                     |
 
 pub mod admission;
 pub mod config;

@@ -1,4 +1,4 @@
-//! LLDP (IEEE 802.1AB-2016): how routers on a line say who they are.
+//! LLDP (IEEE 802.1AB-2016): how routers on a line identify themselves.
 //!
 //! ```text
 //! Ethernet to 01:80:c2:00:00:0e, 0x88cc | chassis | port | time to live | description | system name | end
@@ -7,7 +7,7 @@
 //!
 //! We send the interface's Ethernet address as the chassis, its name as the port, the port's name in `router.toml` as
 //! the description, and the host's name. Of what we receive, the first three are required and in this order; unknown
-//! parts are skipped. What is no text, or has control characters, is shown in hexadecimal.
+//! parts are skipped. Values that are not text, or contain control characters, are shown in hexadecimal.
 
 /// Where frames are sent: the nearest bridge or router, and no further.
 pub const GROUP: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0x0e];

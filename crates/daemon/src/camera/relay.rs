@@ -1,5 +1,5 @@
 //! The usual chain beside our camera: `ffmpeg` encodes and publishes by RTSP, a relay passes it on, `ffmpeg` reads and
-//! decodes. The relay is Debian's `rtsp-server-perl`; MediaMTX, which is more common, could not be had.
+//! decodes. The relay is Debian's `rtsp-server-perl`; MediaMTX, which is more common, was not available.
 
 use super::bench::{Running, fed};
 use super::client::Seen;

@@ -5,7 +5,7 @@
 
 use super::client::{self, Load};
 use super::initiator;
-use crate::measured::{Folder, cpu_of, line};
+use crate::measured::{Bench, Folder, cpu_of, line};
 use crate::{Complaint, Report};
 use lastmeter_device::disk::server::{Config, Iscsi, Server};
 use lastmeter_plugin::setting::Setting;
@@ -21,18 +21,6 @@ const SIZE: &str = "256 MiB";
 const SIZE_BYTES: u64 = 256 << 20;
 /// The target, ours and tgt's.
 const TARGET: &str = "iqn.2026-11.local.lastmeter:disk";
-
-#[derive(clap::Args)]
-pub(crate) struct Bench {
-    /// Only benchmarks whose name contains this
-    name: Option<String>,
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 2.0)]
-    seconds: f64,
-    /// Measurements of each, of which the median counts
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-}
 
 #[derive(clap::Args)]
 pub(crate) struct Memory {

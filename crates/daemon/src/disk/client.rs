@@ -1,4 +1,4 @@
-//! A client of NBD for measurements: so many requests in flight on a Unix socket.
+//! A client of NBD for measurements: a given number of requests in flight on a Unix socket.
 
 use crate::Complaint;
 use lastmeter_base::Stream;

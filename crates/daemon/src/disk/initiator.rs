@@ -1,4 +1,4 @@
-//! An initiator of iSCSI for measurements: so many commands in flight on a connection.
+//! An iSCSI initiator for measurements: a given number of commands in flight on a connection.
 
 use super::client::Load;
 use crate::Complaint;

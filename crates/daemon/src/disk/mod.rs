@@ -5,6 +5,7 @@ mod client;
 mod initiator;
 
 use crate::device::{File, Run, tell, until_ended, value};
+use crate::measured::Bench;
 use crate::sandbox::Ticking;
 use crate::{Complaint, Report};
 use lastmeter_device::disk::server::{Config, Server};
@@ -22,7 +23,7 @@ pub(crate) enum Command {
     /// The ledger of a running disk
     Show(File),
     /// Measure it beside nbdkit, qemu-nbd and tgt where they are installed
-    Bench(bench::Bench),
+    Bench(Bench),
     /// Serve memory for a benchmark
     #[command(hide = true)]
     Memory(bench::Memory),
@@ -49,9 +50,7 @@ fn check(file: &File) -> Result<Report, Complaint> {
     let tried = Config { file: None, memory: true, size, ..config };
     let host = Arc::new(Host::new(Limits::default())?);
     let disk = tried.disk(file.folder(), host).map_err(|error| file.place(error))?;
-    let names: Vec<&str> = disk.access.names().collect();
-    let text = format!("{}: clients {}\n", file.file.display(), names.join(", "));
-    Ok(Report { text, json: vec![json!({ "good": true, "clients": names })], good: true })
+    Ok(file.good(disk.access.names()))
 }
 
 fn serve(arguments: &Run) -> Result<Report, Complaint> {

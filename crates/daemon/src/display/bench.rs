@@ -4,7 +4,7 @@
 //! Rows: N-14.
 
 use super::client::{Connection, program};
-use crate::measured::{Folder, cpu_of, line};
+use crate::measured::{Bench, Folder, cpu_of, line};
 use crate::{Complaint, Report};
 use lastmeter_base::Stream;
 use lastmeter_device::display::commands::Program;
@@ -32,18 +32,6 @@ const LINE: u16 = 16;
 const MARK: Rect = Rect { x: SIZE.0 - 32, y: SIZE.1 - 32, w: 32, h: 32 };
 /// Quality 8 of 9, which viewers ask for on a local network.
 const QUALITY: i32 = encoding::QUALITY_0 + 8;
-
-#[derive(clap::Args)]
-pub(crate) struct Bench {
-    /// Only benchmarks whose name contains this
-    name: Option<String>,
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 2.0)]
-    seconds: f64,
-    /// Measurements of each, of which the median counts
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-}
 
 /// Someone who draws.
 trait Drawer {

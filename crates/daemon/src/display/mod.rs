@@ -9,6 +9,7 @@ mod profile;
 mod scroll;
 
 use crate::device::{File, Run, tell, until_ended, value};
+use crate::measured::Bench;
 use crate::sandbox::Ticking;
 use crate::{Complaint, Report};
 use lastmeter_device::display::server::{Config, Server};
@@ -34,7 +35,7 @@ pub(crate) enum Command {
     /// What a display on the network must carry: the X packets of a program, and how many wait for an answer
     Profile(profile::Profile),
     /// Measure it beside Xtigervnc where that is installed
-    Bench(bench::Bench),
+    Bench(Bench),
 }
 
 #[derive(clap::Args)]
@@ -66,9 +67,7 @@ fn read(file: &File) -> Result<Config, Complaint> {
 fn check(file: &File) -> Result<Report, Complaint> {
     let host = Arc::new(Host::new(Limits::default())?);
     let display = read(file)?.display(file.folder(), host).map_err(|error| file.place(error))?;
-    let names: Vec<&str> = display.access.names().collect();
-    let text = format!("{}: clients {}\n", file.file.display(), names.join(", "));
-    Ok(Report { text, json: vec![json!({ "good": true, "clients": names })], good: true })
+    Ok(file.good(display.access.names()))
 }
 
 fn serve(arguments: &Run) -> Result<Report, Complaint> {

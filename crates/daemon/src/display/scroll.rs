@@ -1,4 +1,4 @@
-//! Finds out that a picture scrolled: most of its rows are those of the picture before, higher or lower.
+//! Detects that a picture scrolled: most of its rows are rows of the previous picture, moved up or down.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! `lastmeterd router`: runs a router, asks and tells a running one.
+//! `lastmeterd router`: runs a router, queries and changes a running one.
 
 mod bench;
 mod copies;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Link number `n` is the network 10.80.n.0/24, whose .1 is the end written first. The namespaces, and what runs in
-//! them, go with the value.
+//! them, end when the value is dropped.
 
 use crate::Complaint;
 use lastmeter_base::kind::Nested;

@@ -1,4 +1,4 @@
-//! What a live run has to say: live beside model, plain beside scaled, and how the plugin came to the router.
+//! The report of a live run: live beside model, plain beside scaled, and how the plugin came to the router.
 
 use super::live::{Deployed, Pass, Row};
 use crate::Report;

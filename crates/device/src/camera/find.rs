@@ -1,8 +1,8 @@
 //! Cameras find each other's viewers by multicast DNS (RFC 6762, RFC 6763): `_rtsp._tcp.local`.
 //!
-//! A camera whose file says `announce = true` answers questions on the interface of its address, and says nothing
-//! unasked. Questions to its own address are not heard. The answer says where it is and what is needed to see it:
-//! `path`, `http`, `token`.
+//! A camera whose file says `announce = true` answers queries on the interface of its address, and sends nothing
+//! unsolicited. Queries to its unicast address are not answered. The answer says where it is and what is needed to
+//! view it: `path`, `http`, `token`.
 
 use lastmeter_wire::dns::{
     ADDRESS, ANY, Data, Message, Name, POINTER, Question, Record, SERVICE, TEXT,

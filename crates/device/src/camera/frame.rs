@@ -1,4 +1,4 @@
-//! A frame: its pixels, a part of them, fewer of them.
+//! A frame: its pixels, and how they are cropped and scaled.
 //!
 //! Rows: A-46.
 

@@ -1,4 +1,4 @@
-//! Viewers by HTTP: a page, one frame, or MJPEG. A frame is captured when the one before is written, so a slow viewer
+//! Viewers by HTTP: a page, one frame, or MJPEG. A frame is captured when the last one is written, so a slow viewer
 //! gets fewer frames and not older ones.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The camera's own protocol over UDP: one thread hears commands, and each receiver has a thread that sends.
+//! The camera's own protocol over UDP: one thread receives commands, and each receiver has a thread that sends.
 //!
 //! ```text
 //! command -> cookie good? -> token known? -> session's mailbox -> pace -> frame -> packets

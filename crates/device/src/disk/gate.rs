@@ -5,7 +5,7 @@
 //! command --> whole blocks? --> within the client's size? --> policies --> place on the medium
 //! ```
 //!
-//! What policies let through of a command they let through whole, elsewhere, or not: neither NBD nor SCSI has shorter
+//! Policies let a command pass as a whole, at its own blocks or others, or not at all: neither NBD nor SCSI has partial
 //! replies.
 //!
 //! Rows: N-31.

@@ -282,6 +282,9 @@ fn stage_of(
     values: &Values,
 ) -> StageProfile {
     let level: u64 = values.get("level");
+    let interrupts: u64 = values.get("interrupts");
+    let per_packet: Duration = values.get("per-packet");
+    let per_interrupt: Duration = values.get("per-interrupt");
     StageProfile {
         name,
         resource,
@@ -291,12 +294,15 @@ fn stage_of(
             _ => Priority::Thread(level as u8),
         },
         preemptive: values.get("preemptive"),
-        cost: Cost { per_packet: values.get("per-packet"), per_byte: values.get("per-byte") },
+        cost: Cost {
+            per_packet: per_packet + per_interrupt * interrupts,
+            per_byte: values.get("per-byte"),
+        },
         per_message: values.get("per-message"),
         per_pdu: values.get("per-pdu"),
         random: values.given("random"),
         batch: values.get("batch"),
-        interrupts: values.get::<u64>("interrupts") as u32,
+        interrupts: interrupts as u32,
         buses,
         copies: values.get::<u64>("copies") as u32,
         touches: values.get::<u64>("touches") as u32,

@@ -120,9 +120,11 @@ pub(crate) const STAGE: &Page = &Page {
             .is("random additional time per packet; not at hosts with a `reception`"),
         Param::or("batch", ParamKind::Flag, "false")
             .is("whether an interrupt also handles packets that arrive while it runs"),
+        Param::or("per-interrupt", ParamKind::Time, "0 s")
+            .is("time on the resource for each of a packet's `interrupts`"),
         Param::or("interrupts", ParamKind::Integer { min: 0, max: 2 }, "0").is(
-            "how many interrupts `per-packet` covers: a host's `reception` charges it for each \
-             interrupt, and for each packet at stages without interrupts",
+            "how many interrupts the time per packet covers: a host's `reception` charges it for \
+             each interrupt, and for each packet at stages without interrupts",
         ),
         Param::or("priority", ParamKind::Choice(&["thread", "softirq", "interrupt"]), "thread")
             .is("an interrupt has priority over a softirq, and a softirq over all threads"),

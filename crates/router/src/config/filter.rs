@@ -1,4 +1,4 @@
-//! `[[filters]]`: which packets, and what a filter says of them.
+//! `[[filters]]`: which packets a filter selects, and what happens to them.
 
 use super::{listed, parsed, place, unknown, unknown_plugin};
 use lastmeter_base::kind::{Param, ParamKind};

@@ -1,4 +1,5 @@
-//! `[flows.NAME]`, `[nodes.NAME]`, `[[policies]]`: what single flows are promised, and ways beside the routing table.
+//! `[flows.NAME]`, `[nodes.NAME]`, `[[policies]]`: what individual flows are guaranteed, and routes besides the
+//! routing table.
 
 use super::filter::{general_match, port};
 use super::{listed, parsed, place, prefix, texts, unknown, unknown_plugin};

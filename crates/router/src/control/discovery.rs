@@ -1,12 +1,12 @@
-//! What each port has outside: its line, the neighbours that the kernel has resolved, and the routers that say who they
-//! are (D-24).
+//! What each port has outside: its line, the neighbours that the kernel has resolved, and the routers that
+//! announce themselves (D-24).
 //!
 //! ```text
 //! port --> LLDP, each second at first, then each 30 s --> line --> the router there: `show neighbours`
 //! ```
 //!
-//! With `lldp = true` a router says who it is, and listens; a neighbour is forgotten when its time is over, or when it
-//! says that it goes.
+//! With `lldp = true` a router announces itself, and listens; a neighbour is forgotten when its time to live has
+//! expired, or when it announces that it is leaving.
 
 use super::{Control, State};
 use crate::lldp::{self, ETHERTYPE, GROUP, Neighbour};

@@ -21,7 +21,7 @@
 //! ([`Node::messages`], [`Node::control`]), and wakes it ([`Node::expires_at`], [`Node::expire`]). A blocking
 //! task waits for a [`Notice`] from [`Node::notices`]. A name service, not modelled, tells the sender the
 //! [`Address`] of a queue. A full queue loses messages. In a model packets contain nothing; on real sockets (E-15 to
-//! E-26, `lastmeter_live::rtc`) they contain their bytes, `B`. Where making them takes time, [`Node::send`] is two
+//! E-26, `lastmeter_rtc`) they contain their bytes, `B`. Where making them takes time, [`Node::send`] is two
 //! calls: [`Node::grant`] polices the message and gives it its logical arrival, [`Node::put`] adds each packet.
 //!
 //! A node does not trust its neighbours: a channel has at each node the slots that were reserved for it and no more,

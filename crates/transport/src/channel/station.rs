@@ -7,7 +7,7 @@
 //!
 //! Its owner calls [`Station::advance`] with the present. What was due before happens at its own instant, so an
 //! owner that comes late (a program that was asleep) delays departures, but no decision: lateness does not add up.
-//! A model sets the present to [`Station::next_at`]; on real sockets (`lastmeter_live::rtc`) it is that of a clock.
+//! A model sets the present to [`Station::next_at`]; on real sockets (`lastmeter_rtc`) it is that of a clock.
 //!
 //! | Parameter | Unit | Default | Meaning |
 //! |---|---|---|---|

@@ -1,4 +1,4 @@
-//! What the unit tells about itself (SPC-4, sections 6.6 and 7.8; SBC-3, section 6.6).
+//! What the unit reports about itself (SPC-4, sections 6.6 and 7.8; SBC-3, section 6.6).
 
 use super::{COMPARE_MAX, SAME_MAX, TRANSFER_MAX, UNMAP_MAX, Unit};
 use crate::disk::gate::Gate;

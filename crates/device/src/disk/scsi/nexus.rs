@@ -1,5 +1,5 @@
-//! Nexuses: each is an initiator port that has a session with this target. What happens to one and concerns others
-//! reaches them as attentions, which end their next command.
+//! Nexuses: each is an initiator port that has a session with this target. What one does that
+//! concerns the others reaches them as unit attentions, which end their next command.
 
 use lastmeter_wire::scsi::Sense;
 use std::collections::{BTreeMap, VecDeque};
