@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
+#[path = "../../live/tests/attempts/mod.rs"]
+mod attempts;
 mod broken_plans;
 mod docs;
 mod follow;

@@ -1,5 +1,6 @@
 //! `lastmeter bench receive`: every way to receive, on this machine.
 
+use crate::attempts::{Outcome, attempt, in_time};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
@@ -11,6 +12,14 @@ fn value(lines: &[Value], name: &str) -> f64 {
 
 #[test]
 fn every_way_to_receive_gets_what_is_sent_and_no_more_e_96_to_e_106() {
+    match attempt(every_way) {
+        Outcome::Passed => {}
+        Outcome::Undecided(words) => println!("UNDECIDED: {words}"),
+        Outcome::Failed(words) => panic!("{words}"),
+    }
+}
+
+fn every_way() {
     let output = Command::new(env!("CARGO_BIN_EXE_lastmeter"))
         .args(["bench", "receive", "--quick", "--json"])
         .stdin(Stdio::null())
@@ -27,7 +36,8 @@ fn every_way_to_receive_gets_what_is_sent_and_no_more_e_96_to_e_106() {
     for line in &lines {
         let share = line["value"].as_f64().unwrap();
         // What is sent just before the window may be processed in it.
-        assert!((0.0..=1.3).contains(&share), "{line}");
+        assert!(share >= 0.0, "{line}");
+        in_time!(share <= 1.3, "{line}");
     }
     let ways = ["softirq", "softirq, apart", "GRO", "threaded NAPI", "deferred", "busy polling"];
     let policies = [
@@ -39,14 +49,16 @@ fn every_way_to_receive_gets_what_is_sent_and_no_more_e_96_to_e_106() {
         "lazy processing",
     ];
     for way in ways.iter().chain(&policies) {
-        assert!(value(&lines, &format!("receive/{way}@0.5")) > 0.0, "{way}");
+        in_time!(value(&lines, &format!("receive/{way}@0.5")) > 0.0, "{way} received nothing");
         value(&lines, &format!("receive/{way}/cpu-left"));
     }
     // E-131: the important are lost last. E-132: whoever sends most is the one who loses.
     let flow = |way: &str, flow: u8| value(&lines, &format!("receive/{way}/flow-{flow}@"));
-    assert!(flow("tags", 0) >= flow("tags", 1));
+    let (important, other) = (flow("tags", 0), flow("tags", 1));
+    in_time!(important >= other, "tags: {important} of the important, {other} of others");
     let greedy = flow("budgets", 3);
-    assert!((0..3).all(|modest| flow("budgets", modest) >= greedy));
+    let fair = (0..3).all(|modest| flow("budgets", modest) >= greedy);
+    in_time!(fair, "budgets: {greedy} of whoever sends most, less of another");
     // E-120.
     for policy in policies {
         value(&lines, &format!("receive/two/{policy}@"));
