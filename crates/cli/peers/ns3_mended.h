@@ -34,7 +34,21 @@
 //   does. Linux has windows in whole segments (`tcp_reno_ssthresh`).
 // * Its proportional rate reduction takes for what was in flight before the loss (RecoverFS in RFC 9937 section
 //   6.2) what still is, without what was lost or SACKed: with 13 segments sent it takes 9, where the RFC has 11,
-//   and so sends a fifth more in recovery. Linux takes the window (`prior_cwnd`).
+//   and so sends a fifth more in recovery.
+// * After a timeout an acknowledgement adds to the window what had been SACKed before, so that the one which fills
+//   the gap adds all that lies above it. Linux counts what it newly delivers (`tcp_cong_avoid` with `acked_sacked`).
+// * Its Reno forgets what is left of an acknowledgement where slow start ends; Linux goes on with it in congestion
+//   avoidance (`tcp_reno_cong_avoid`).
+// * An acknowledgement of new data that also brings a new SACK block neither restarts the timer (RFC 6298 section
+//   5.3) nor lets the window grow. With delayed acknowledgements every second loss begins with one.
+// * Whether the first missing segment is lost (RFC 6675 section 5, step 2) it asks of the segment after it, so that
+//   recovery begins only with the third duplicate where much has been SACKed already.
+// * A partial acknowledgement sends a segment whatever the window; RFC 6675 section 5 (C) asks for room.
+// * A second timeout of the same segment reduces `ssthresh` once more, from a window of one; RFC 5681 section 3.1
+//   holds it.
+// * It takes a sample of the round-trip time with each acknowledgement, but with gains for one in each round trip,
+//   and none in recovery. RFC 7323 section 4.2 asks for smaller gains or fewer samples, and with timestamps what was
+//   sent again may be timed, too (section 4.1), as in Linux. Its timer follows a growing queue too closely: it expires.
 #pragma once
 #include <cmath>
 #include <utility>
@@ -61,6 +75,13 @@ enum Fault : unsigned
     ROOT = 512,
     WHOLE = 1024,
     FLIGHT = 2048,
+    DELIVERED = 4096,
+    LEFT = 8192,
+    ADVANCE = 16384,
+    HOLE = 32768,
+    PARTIAL = 65536,
+    HELD = 131072,
+    SAMPLES = 262144,
 };
 
 // The faults that are mended, and those of them that `ns3_dumbbell.cc` means.
@@ -72,6 +93,12 @@ Mends(Fault fault)
 {
     return (mended & fault) != 0;
 }
+
+// Whether an acknowledgement is being processed, how much of the connection's data is SACKed, and whether a timeout
+// leaves `ssthresh` as it is.
+static bool acknowledges = false;
+static uint32_t sacked = 0;
+static bool holds = false;
 
 // This and the next take the place of the library's own, which do the same but for what
 // `mended` adds.
@@ -161,10 +188,107 @@ TcpTxBuffer::NextSeg(SequenceNumber32* seq, SequenceNumber32* end, bool recovers
     return doubts;
 }
 
+// Asked while a partial acknowledgement is processed, to decide whether the next segment goes whatever the window.
+bool
+TcpTxBuffer::IsRetransmittedDataAcked(const SequenceNumber32& ack) const
+{
+    if (Mends(PARTIAL) && acknowledges)
+    {
+        return true;
+    }
+    for (const TcpTxItem* item : m_sentList)
+    {
+        if (item->m_startSeq + item->m_packet->GetSize() == ack)
+        {
+            return !item->m_sacked && item->m_retrans;
+        }
+    }
+    return false;
+}
+
+// Asked whether the first missing segment is lost, but by the number of the segment after it.
+bool
+TcpTxBuffer::IsLost(const SequenceNumber32& seq) const
+{
+    const bool first = Mends(HOLE) && seq == m_firstByteSeq + m_segmentSize;
+    SequenceNumber32 start = m_firstByteSeq;
+    if (seq >= m_highestSack.second)
+    {
+        return false;
+    }
+    for (const TcpTxItem* item : m_sentList)
+    {
+        if (start >= seq || first)
+        {
+            if (item->m_lost || item->m_sacked)
+            {
+                return item->m_lost;
+            }
+        }
+        if (first)
+        {
+            return false;
+        }
+        start += item->m_packet->GetSize();
+    }
+    return false;
+}
+
 // Restarts the retransmission timer for every acknowledgement of new data, and when the first missing
 // segment is sent again.
 class Restarting : public TcpSocketBase
 {
+    void ProcessAck(const SequenceNumber32& ack,
+                    bool updated,
+                    uint32_t delivered,
+                    const SequenceNumber32& head) override
+    {
+        acknowledges = true;
+        sacked = m_txBuffer->GetSacked();
+        TcpSocketBase::ProcessAck(ack, updated, delivered, head);
+        acknowledges = false;
+        if (Mends(ADVANCE) && updated && ack > head &&
+            m_tcb->m_congState == TcpSocketState::CA_DISORDER)
+        {
+            m_congestionControl->IncreaseWindow(m_tcb, (ack - head) / m_tcb->m_segmentSize);
+            TcpSocketBase::NewAck(ack, true);
+        }
+    }
+
+    void EstimateRtt(const TcpHeader& header) override
+    {
+        if (!Mends(SAMPLES) || !header.HasOption(TcpOption::TS))
+        {
+            TcpSocketBase::EstimateRtt(header);
+            return;
+        }
+        const SequenceNumber32 ack = header.GetAckNumber();
+        const bool repairs = m_tcb->m_congState == TcpSocketState::CA_RECOVERY ||
+                             m_tcb->m_congState == TcpSocketState::CA_LOSS;
+        m_history.clear();
+        if (repairs ? ack <= m_txBuffer->HeadSequence() : ack <= m_timed)
+        {
+            return;
+        }
+        m_timed = m_tcb->m_highTxMark;
+        const auto echo = DynamicCast<const TcpOptionTS>(header.GetOption(TcpOption::TS));
+        m_rtt->Measurement(
+            Max(TcpOptionTS::ElapsedTimeFromTsValue(echo->GetEcho()), MicroSeconds(1)));
+        m_rto = Max(m_rtt->GetEstimate() + Max(m_clockGranularity, m_rtt->GetVariation() * 4),
+                    m_minRto);
+        m_tcb->m_lastRtt = m_rtt->GetEstimate();
+        m_tcb->m_minRtt = std::min(m_tcb->m_lastRtt.Get(), m_tcb->m_minRtt);
+    }
+
+    void ReTxTimeout() override
+    {
+        const SequenceNumber32 head = m_txBuffer->HeadSequence();
+        holds = Mends(HELD) && m_tcb->m_congState == TcpSocketState::CA_LOSS && m_late == head;
+        m_late = head;
+        TcpSocketBase::ReTxTimeout();
+        holds = false;
+    }
+
     uint32_t SendDataPacket(SequenceNumber32 seq, uint32_t size, bool acks) override
     {
         const bool recovers = m_tcb->m_congState == TcpSocketState::CA_RECOVERY;
@@ -179,7 +303,19 @@ class Restarting : public TcpSocketBase
     {
         TcpSocketBase::NewAck(ack, restarts || Mends(TIMER));
     }
+
+    // The end of what had been sent at the last sample of the round-trip time.
+    SequenceNumber32 m_timed{0};
+    // The first missing segment at the last timeout.
+    SequenceNumber32 m_late{0};
 };
+
+// How many segments an acknowledgement says have arrived: those SACKed before do not count again.
+static uint32_t
+Delivered(Ptr<TcpSocketState> tcb, uint32_t acked)
+{
+    return Mends(DELIVERED) ? tcb->m_lastAckedSackedBytes / tcb->m_segmentSize : acked;
+}
 
 // What the library's own does, for `Restarting`.
 Ptr<Socket>
@@ -213,11 +349,18 @@ class Proportional : public TcpClassicRecovery
         return id;
     }
 
-    void EnterRecovery(Ptr<TcpSocketState> tcb, uint32_t, uint32_t, uint32_t delivered) override
+    void EnterRecovery(Ptr<TcpSocketState> tcb,
+                       uint32_t,
+                       uint32_t outstanding,
+                       uint32_t delivered) override
     {
         m_out = 0;
         m_delivered = 0;
-        m_flight = Mends(FLIGHT) ? tcb->m_cWnd : tcb->m_bytesInFlight;
+        m_flight = tcb->m_bytesInFlight;
+        if (Mends(FLIGHT))
+        {
+            m_flight = outstanding - sacked + delivered;
+        }
         DoRecovery(tcb, delivered);
     }
 
@@ -291,6 +434,7 @@ class Reno : public TcpLinuxReno
         {
             return;
         }
+        acked = Delivered(tcb, acked);
         if (!Mends(COUNT))
         {
             TcpLinuxReno::IncreaseWindow(tcb, acked);
@@ -299,7 +443,10 @@ class Reno : public TcpLinuxReno
         if (tcb->m_cWnd < tcb->m_ssThresh)
         {
             acked = SlowStart(tcb, acked);
-            return;
+            if (acked == 0 || !Mends(LEFT))
+            {
+                return;
+            }
         }
         const uint32_t window = std::max<uint32_t>(tcb->m_cWnd / tcb->m_segmentSize, 1);
         m_counted += acked;
@@ -312,6 +459,10 @@ class Reno : public TcpLinuxReno
 
     uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t flight) override
     {
+        if (holds)
+        {
+            return tcb->m_ssThresh;
+        }
         m_counted = 0;
         if (Mends(WHOLE))
         {
@@ -357,8 +508,7 @@ class Cubic9438 : public TcpCongestionOps
 
     void PktsAcked(Ptr<TcpSocketState>, uint32_t, const Time& rtt) override
     {
-        const double sample = rtt.GetSeconds();
-        m_rtt = m_rtt == 0 ? sample : 0.875 * m_rtt + 0.125 * sample;
+        m_rtt = rtt.GetSeconds(); // The library gives the estimate, which is smoothed.
     }
 
     void CongestionStateSet(Ptr<TcpSocketState> tcb,
@@ -373,6 +523,7 @@ class Cubic9438 : public TcpCongestionOps
         {
             return;
         }
+        acked = Delivered(tcb, acked);
         const double segment = tcb->m_segmentSize;
         if (tcb->m_cWnd < tcb->m_ssThresh)
         {
@@ -415,6 +566,10 @@ class Cubic9438 : public TcpCongestionOps
 
     uint32_t GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t) override
     {
+        if (holds)
+        {
+            return tcb->m_ssThresh;
+        }
         const double window = double(tcb->m_cWnd) / tcb->m_segmentSize;
         m_prior = window;
         m_max = window < m_max ? window * (1 + BETA) / 2 : window;

@@ -192,6 +192,30 @@ fn sack_repairs_what_is_missing_and_nothing_else() {
 }
 
 #[test]
+fn after_a_timeout_what_was_sacked_before_does_not_make_the_window_grow_again() {
+    let config = Config { sack: true, initial_window: 8, growth_max: 1000, ..plain() };
+    let script = "
+        connect
+        > SYN
+        @ 100
+        < SYN ack 1 mss 1000 sackok
+        > ack 1
+        write 20000
+        > 1:8001 ack 1 each 1000
+        @ 400
+        > 1:1001 ack 1
+        window 1000
+        @ 410
+        < ack 1 sack 1001:8001
+        @ 500
+        < ack 8001
+        window 2000             # One segment has arrived since, not eight.
+        > 8001:10001 ack 1 each 1000
+    ";
+    play(config, script);
+}
+
+#[test]
 fn with_nothing_new_only_what_is_below_a_block_goes_again_in_doubt() {
     let config = Config { sack: true, initial_window: 8, ..plain() };
     let script = "

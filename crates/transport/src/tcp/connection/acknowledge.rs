@@ -66,7 +66,7 @@ impl Connection {
                 self.acknowledge_open(now, acked, (flight, delivered), duplicate, marked);
             }
             Phase::Recovery => self.acknowledge_recovery(now, acked, delivered, duplicate),
-            Phase::Loss => self.acknowledge_loss(now, acked),
+            Phase::Loss => self.acknowledge_loss(now, acked, delivered),
         }
         if let Some(before) = model {
             self.update_model(now, before, Reported { delivered, duplicate });
@@ -174,7 +174,7 @@ impl Connection {
             if marked && self.una > self.marked_until {
                 self.reduce(now, flight);
             } else if !marked && self.is_limited(flight) {
-                self.grow(now, acked);
+                self.grow(now, delivered);
             }
         } else if duplicate {
             self.duplicates += 1;
@@ -196,6 +196,8 @@ impl Connection {
         flight + self.mss > congestion || (self.window.in_slow_start() && congestion < 2 * flight)
     }
 
+    /// The window grows by what an acknowledgement says has arrived; what had been SACKed before does not count again,
+    /// as in Linux (`tcp_cong_avoid`).
     #[inline]
     fn grow(&mut self, now: Time, bytes: u64) {
         let bytes = match self.config.counts_bytes {
@@ -322,9 +324,9 @@ impl Connection {
         self.head_due = false;
     }
 
-    fn acknowledge_loss(&mut self, now: Time, acked: u64) {
+    fn acknowledge_loss(&mut self, now: Time, acked: u64, delivered: u64) {
         if acked > 0 {
-            self.grow(now, acked);
+            self.grow(now, delivered);
             if self.una >= self.recover {
                 self.leave_recovery(now);
             }
