@@ -145,6 +145,36 @@ fn the_study_of_disciplines_falls_short_where_it_is_known_to() {
     assert_eq!(short(&run(true)), SHORT_QSDRR_FULL);
 }
 
+#[test]
+fn the_page_has_the_headline_as_it_is_printed_and_every_row_that_falls_short() {
+    let page = include_str!("../../../docs/repro.md");
+    for (id, item) in SHORT.iter().chain(SHORT_QSDRR) {
+        assert!(page.contains(&format!("\n| {id} | {item} | ")), "{id}: {item}");
+    }
+    // D needs plugins and the study of disciplines, which are run elsewhere.
+    let percent = |error: Option<f64>| {
+        let percent = 100.0 * error.unwrap();
+        if percent < 1.0 { format!("{percent:.2} %") } else { format!("{percent:.1} %") }
+    };
+    for all in reproduce("all").summaries() {
+        if ["BBR", "D"].contains(&all.system.as_str()) {
+            continue;
+        }
+        let errors = [all.error_median, all.error_p90, all.error_worst].map(percent).join(" | ");
+        let line = format!(
+            "\n| {} | {} | {} | {errors} | {} of {} | {} | {:.1} |\n",
+            all.system,
+            all.predicted.asked,
+            all.predicted.right,
+            all.shapes.right,
+            all.shapes.asked,
+            all.constants.fitted,
+            all.predicted_per_fitted().unwrap(),
+        );
+        assert!(page.contains(&line), "{line}");
+    }
+}
+
 /// Every network and discipline for a second, which is too short for its rows to mean anything.
 #[test]
 fn a_short_form_of_the_study_of_disciplines_gives_every_row_a_value() {
