@@ -216,6 +216,10 @@ class Dispatcher:
         """Calls back as soon as what was deferred before has run."""
         self._ready.append(callback)
 
+    def next(self, callback: Callable[[], object]) -> None:
+        """Calls back before all that was deferred: what has just been made is worked on while it is in the caches."""
+        self._ready.appendleft(callback)
+
     def watch(self, file: socket.socket | int, callback: Callable[[], object]) -> None:
         """Calls back while a file can be read, until :meth:`unwatch`."""
         self._selector.register(file, selectors.EVENT_READ, callback)

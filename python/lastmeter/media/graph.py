@@ -82,6 +82,7 @@ class Module:
         self._graph: Graph | None = None
         self._now: Callable[[], float] = time.perf_counter
         self._defer: Callable[[Callable[[], object]], None] = self._out_of_graph
+        self._call_next: Callable[[Callable[[], object]], None] = self._out_of_graph
         self._awake = False
         self._inputs: dict[str, Link] = {}
         self._outputs: dict[str, list[Link]] = {name: [] for name in self.outputs}
@@ -149,7 +150,7 @@ class Module:
             module = link.module
             if not module._awake:
                 module._awake = True
-                self._defer(module._turn)
+                self._call_next(module._turn)
 
     def drop(self, reason: str) -> None:
         """Counts a payload that goes no further."""
@@ -431,6 +432,7 @@ class Graph:
         module._graph = self
         module._now = self.dispatcher.clock.now
         module._defer = self.dispatcher.defer
+        module._call_next = self.dispatcher.next
         self.modules[name] = module
         return module
 

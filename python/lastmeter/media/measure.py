@@ -44,6 +44,11 @@ TABLE_9 = {
 PIXELS = 15e6
 #: Published bits a second of all streams that a DEC 3000/400 receives and shows (section 4.3).
 SHOWN = 74e6
+#: How often the least edge filter visits memory for a pixel: the pixel, its right and lower neighbours, the result.
+EDGE_VISITS = 4
+#: Bytes a second of a file read in order. Assumed: the usual disk of a DEC 3000/400, an RZ26, with 57 sectors of 512
+#: bytes a track at 5400 turns a minute.
+FILE = 57 * 512 * 5400 / 60
 #: Pictures a second of the camera of the published programs.
 CAMERA = 30.0
 #: Published frames a second of the programs puzzle and edge on a DEC 3000/400 (Table 8).
@@ -98,18 +103,26 @@ class Cost:
 def workstation(module: str, width: int, height: int) -> float | None:
     """What a module takes for a frame on the modelled DEC 3000/400, in seconds; None if nothing is known of it.
 
-    By pixels: Exercise and WindowSink are predicted, from the published pixels a second and from the bits a second of
-    all streams, neither of which Table 9 contains; what else there is, is Table 9's own.
+    Nothing is taken from Table 9. Exercise follows from the published pixels a second, Edge from four visits for each
+    pixel at the same pace, WindowSink from the bits a second of all streams, FileSource from the disk's turning, and the
+    Vidboard gives whole frames.
 
-    >>> [round(1e3 * (workstation(name, 320, 240) or 0), 2) for name in ("Exercise", "Edge", "WindowSink")]
-    [5.12, 18.0, 8.3]
+    >>> [round(1e3 * (workstation(name, 320, 240) or 0), 1) for name in TABLE_9]
+    [5.1, 20.5, 8.3, 29.2, 33.3]
     """
-    if module == "Exercise":
-        return width * height / PIXELS
-    if module == "WindowSink":
-        return 8 * width * height / SHOWN
-    known = TABLE_9.get(module, (None,))[0]
-    return None if known is None else known / 1e3 * width * height / (320 * 240)
+    pixels = width * height
+    match module:
+        case "Exercise":
+            return pixels / PIXELS
+        case "Edge":
+            return EDGE_VISITS * pixels / PIXELS
+        case "WindowSink":
+            return 8 * pixels / SHOWN
+        case "FileSource":
+            return pixels / FILE
+        case "Vidboard":
+            return 1 / CAMERA
+    return None
 
 
 @dataclass

@@ -111,11 +111,29 @@ class Exercise(Filter):
 
 
 class Edge(Filter):
-    """Edges by Sobel's operator, both directions in one pass, white on black (A-76)."""
+    """Edges by Sobel's operator, both directions in one pass, white on black (A-76).
+
+    What lies between the picture that came and the one that leaves is kept and written over for the next.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._between: tuple[Any, ...] = ()
 
     def change(self, image: Image) -> Image:
-        across, down = map(cv2.convertScaleAbs, cv2.spatialGradient(grey(image)))
-        return np.asarray(cv2.addWeighted(across, 0.5, down, 0.5, 0), np.uint8)
+        size = image.shape[:2]
+        if not self._between or self._between[0].shape != size:
+            planes = [np.empty(size, np.uint8) for _ in range(3)]
+            self._between = (*planes, *(np.empty(size, np.int16) for _ in range(2)))
+        plane, one, other, across, down = self._between
+        if image.ndim == 2:
+            plane = image
+        else:
+            cv2.cvtColor(image, cv2.COLOR_BGR2GRAY, plane)
+        cv2.spatialGradient(plane, across, down)
+        cv2.convertScaleAbs(across, one)
+        cv2.convertScaleAbs(down, other)
+        return np.asarray(cv2.addWeighted(one, 0.5, other, 0.5, 0), np.uint8)
 
 
 class Difference(Filter):
