@@ -349,6 +349,15 @@ fn predicts() {
     let text = calibration.to_toml().unwrap();
     let back = lastmeter_live::calibrate::Calibration::from_toml(&text).unwrap();
     assert_eq!(back.to_toml().unwrap(), text);
+    // With a core for each side, a receiver that is woken and one that polls were measured.
+    if back.host.cores > 1 {
+        let times = ["receive.woken", "receive.polled"].map(|name| back.si(name).unwrap());
+        assert!(times.iter().all(|time| *time > 0.0), "{times:?}");
+        in_time!(times.iter().all(|time| *time < 1e-2), "{times:?}");
+        let [woken, polled] =
+            ["receive.woken.cpu", "receive.polled.cpu"].map(|name| back.si(name).unwrap());
+        in_time!(woken < polled, "{woken} {polled}");
+    }
     let setting = Setting { placement: Placement::SameCore, ..SHORT };
     let predicted = lastmeter_live::predict::predict(&back, &setting).unwrap();
     let measured = transfer::run(&setting).unwrap().goodput.windows.median;

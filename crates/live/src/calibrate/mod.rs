@@ -5,6 +5,7 @@
 
 mod constant;
 pub(crate) mod memory;
+mod notice;
 mod path;
 pub(crate) mod system;
 

@@ -48,6 +48,7 @@ pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
         let method = "a thread sleeping on another core reads a pipe: time from before the write \
                       to after the read";
         into.push(("wake.other-core".to_owned(), Constant::time(other, method)));
+        pinned(first, || super::notice::measure(last, into))?;
     }
     into.push(("timer.late".to_owned(), timer()?));
     socket_calls(into)

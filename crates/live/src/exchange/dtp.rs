@@ -30,7 +30,7 @@ const DEVICE: u16 = 2;
 
 /// The owner's side, without a socket.
 #[derive(Debug)]
-struct Owner {
+pub struct Owner {
     window: u16,
     next: u16,
     /// Number, when first sent, when last sent.
@@ -40,13 +40,24 @@ struct Owner {
 }
 
 impl Owner {
-    fn new(window: u16) -> Owner {
+    /// One that keeps at most so many requests outstanding.
+    pub fn new(window: u16) -> Owner {
         let window = window.clamp(1, WINDOW_MAX);
         Owner { window, next: 0, outstanding: VecDeque::new(), done: 0, again: 0 }
     }
 
-    /// A new request, if one may be sent.
-    fn request(&mut self, now: u64) -> Option<u16> {
+    /// Transactions answered.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Requests that were sent again.
+    pub fn again(&self) -> u64 {
+        self.again
+    }
+
+    /// The number of a new request, if one may be sent. Times are in nanoseconds.
+    pub fn request(&mut self, now: u64) -> Option<u16> {
         // A gap at the front must not let the window run ahead of what the device keeps.
         let oldest = self.outstanding.front().map_or(self.next, |(number, ..)| *number);
         if self.next.wrapping_sub(oldest) >= self.window {
@@ -59,7 +70,7 @@ impl Owner {
     }
 
     /// How long the answered transaction took.
-    fn answered(&mut self, packet: &Packet<'_>, now: u64) -> Option<u64> {
+    pub fn answered(&mut self, packet: &Packet<'_>, now: u64) -> Option<u64> {
         let at = self.outstanding.iter().position(|(number, ..)| *number == packet.sequence)?;
         if !packet.flags.response {
             return None;
@@ -69,7 +80,7 @@ impl Owner {
     }
 
     /// Marks a request as sent again, if it is outstanding.
-    fn missed(&mut self, number: u16, now: u64) -> bool {
+    pub fn missed(&mut self, number: u16, now: u64) -> bool {
         let found = self.outstanding.iter_mut().find(|(one, ..)| *one == number);
         let Some((_, _, last)) = found else { return false };
         *last = now;
@@ -78,7 +89,7 @@ impl Owner {
     }
 
     /// The request that nobody has answered for too long.
-    fn overdue(&mut self, now: u64) -> Option<u16> {
+    pub fn overdue(&mut self, now: u64) -> Option<u16> {
         let late = |(_, _, last): &&(u16, u64, u64)| now.saturating_sub(*last) > PATIENCE;
         let number = self.outstanding.iter().find(late)?.0;
         self.missed(number, now).then_some(number)
@@ -87,7 +98,7 @@ impl Owner {
 
 /// What a device does with a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Reaction {
+pub enum Reaction {
     /// Executes it.
     Execute,
     /// Answers again what it has executed.
@@ -98,13 +109,14 @@ enum Reaction {
 
 /// The device's side, without a socket.
 #[derive(Debug, Default)]
-struct Device {
+pub struct Device {
     expected: u16,
     executed: u64,
 }
 
 impl Device {
-    fn react(&mut self, number: u16) -> Reaction {
+    /// What becomes of a request with this number.
+    pub fn react(&mut self, number: u16) -> Reaction {
         let ahead = number.wrapping_sub(self.expected);
         if ahead == 0 {
             self.expected = self.expected.wrapping_add(1);

@@ -11,7 +11,7 @@
 //!
 //! Rows: N-05, N-06, N-07, N-72, N-73, N-74.
 
-mod dtp;
+pub mod dtp;
 mod http;
 
 pub use http::Closes;
