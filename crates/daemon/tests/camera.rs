@@ -265,6 +265,22 @@ fn an_x_screen_is_a_source() {
     }
 }
 
+/// A camera of this machine, where it has one.
+#[test]
+fn a_v4l2_camera_is_a_source() {
+    let device = "/dev/video0";
+    if !Path::new(device).exists() || !has_ffmpeg() {
+        println!("SKIP: no {device}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = format!("source = 'v4l2:{device}'\nsize = '320x240'\n");
+    let (_running, viewers, _) = start(folder.path(), &source);
+    let (_, body) = get(&viewers, "/frame.jpg");
+    let picture = from_jpeg(&body).unwrap();
+    assert_eq!((picture.width, picture.height), (320, 240));
+}
+
 #[test]
 fn a_51_frames_come_in_cells_and_what_a_small_buffer_loses_is_told() {
     let folder = tempfile::tempdir().unwrap();

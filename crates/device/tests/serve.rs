@@ -106,6 +106,19 @@ fn receivers_have_sizes_formats_and_regions_of_their_own() {
     assert!(outside.next(PATIENCE).unwrap_err().to_string().contains("no such picture"));
 }
 
+/// With times for the kernel, which `fq` keeps where the interface has one; the loopback sends at once.
+#[test]
+fn frames_are_whole_where_the_kernel_is_to_space_them() {
+    let server = start("size = '320x240'\ncolour = false\npacing = 'fq'\n");
+    let shape = Shape { burst: 2, gap: 4000, packet: 4000, ..Shape::default() };
+    let asked = Command { format: Format::Grey, shape, ..Command::default() };
+    let mut receiver = receiver(&server, asked);
+    receiver.ask(Code::Frames).unwrap();
+    let frame = receiver.next(PATIENCE).unwrap().unwrap();
+    assert!(read(&frame.pixels().unwrap()).is_some());
+    assert!(Config::parse("pacing = 'never'").is_err());
+}
+
 #[test]
 fn a_rate_comes_until_it_is_stopped() {
     let server = start("size = '160x120'\nrate = 50\n");

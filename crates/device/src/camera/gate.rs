@@ -3,6 +3,7 @@
 use super::cycle::Cycle;
 use super::encode::jpeg;
 use super::frame::{Frame, Layout, Pixels};
+use super::kernel::Pacing;
 use super::shape::Certificate;
 use super::store::Store;
 use crate::access::Access;
@@ -57,6 +58,8 @@ pub struct Camera {
     pub access: Access,
     /// The limit on JPEG quality, and the default.
     pub quality: u8,
+    /// Who spaces the packets of a frame.
+    pub pacing: Pacing,
     /// The account of frames.
     pub account: Account,
     /// What limits the rate of frames.

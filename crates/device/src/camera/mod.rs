@@ -14,6 +14,7 @@ pub mod find;
 pub mod frame;
 pub mod gate;
 mod http;
+pub mod kernel;
 pub mod pace;
 mod pass;
 pub mod pattern;

@@ -9,6 +9,7 @@
 //! quality = 80                    # limit on JPEG quality
 //! listen = "127.0.0.1:8554"       # viewers, with HTTP and RTSP
 //! receivers = "127.0.0.1:8555"    # receivers that set the pace, over UDP
+//! pacing = "clock"                # or "fq": the kernel spaces packets, if the interface has that discipline
 //! announce = false                # whether it is found by multicast DNS
 //! keys = "keys"                   # whose signatures policies must have
 //!
@@ -27,6 +28,7 @@ use super::cycle::Cycle;
 use super::find::Announced;
 use super::frame::{Layout, SIDE_MAX};
 use super::gate::{Camera, STAGES};
+use super::kernel::Pacing;
 use super::store::Store;
 use super::{http, rtsp, session, source};
 use crate::access::{Access, Client, Table};
@@ -73,6 +75,8 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// The address for receivers that set the pace.
     pub receivers: Option<SocketAddr>,
+    /// Who spaces the packets of a frame.
+    pub pacing: Pacing,
     /// Whether it answers who looks for cameras by multicast DNS.
     pub announce: bool,
     /// The folder of keys: modules of policies must be signed with one of them.
@@ -124,6 +128,7 @@ impl Config {
             file: name.strip_prefix("file:").map(|path| folder.join(path)),
             access,
             quality,
+            pacing: self.pacing,
             account: Account::new("camera", &STAGES, 1),
             cycle: Cycle::default(),
             certificate: std::sync::Mutex::default(),
@@ -186,6 +191,7 @@ impl Server {
             let place = |error| format!("receivers: {wanted}: {error}");
             let socket = Arc::new(UdpSocket::bind(wanted).map_err(place)?);
             receivers = Some(socket.local_addr().map_err(place)?);
+            config.pacing.begin(&socket).map_err(|error| format!("pacing: {error}"))?;
             let camera = camera.clone();
             std::thread::spawn(move || session::serve(&camera, &socket, &*tell));
         }

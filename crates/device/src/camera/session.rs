@@ -386,16 +386,20 @@ impl Line<'_, '_> {
     fn leave(&mut self, due: Duration, datagram: &[u8]) -> io::Result<()> {
         let Sending { socket, to, camera, .. } = self.sending;
         let target = self.began + self.keeper.target(due);
-        let early = target.saturating_duration_since(Instant::now());
+        let ahead = camera.pacing.ahead();
+        let early = target.saturating_duration_since(Instant::now() + ahead);
         if !early.is_zero() {
             self.lap.served(stage::NETWORK);
             std::thread::sleep(early);
             self.lap.served(stage::SHAPE);
         }
         if !due.is_zero() {
-            self.kept.add(self.keeper.left(due, self.began.elapsed()));
+            // What the kernel gets before its time leaves in time.
+            let now = self.began.elapsed();
+            let left = if ahead.is_zero() { now } else { now.max(self.keeper.target(due)) };
+            self.kept.add(self.keeper.left(due, left));
         }
-        socket.send_to(datagram, *to)?;
+        camera.pacing.send(socket, *to, datagram, target)?;
         camera.packets.fetch_add(1, Relaxed);
         camera.bytes.fetch_add(datagram.len() as u64, Relaxed);
         Ok(())
