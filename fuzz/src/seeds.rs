@@ -15,7 +15,7 @@ use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, u
 use lastmeter_wire::iscsi;
 use lastmeter_wire::routes::{mrt, text};
 use lastmeter_wire::scsi::Sense;
-use lastmeter_wire::{Error, atp, camera, dns, dtp, jetstream, myrinet, nbd, rfb, token, wave};
+use lastmeter_wire::{Error, atp, camera, dns, dtp, jetstream, myrinet, nbd, rfb, token, wave, websocket};
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
 
@@ -246,6 +246,8 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_rfb", rfb::Message::Encodings(vec![rfb::encoding::ZRLE, rfb::encoding::COPY]).emit()),
         ("fuzz_rfb", rfb::Message::Cut(b"text".to_vec()).emit()),
         ("fuzz_rfb", screen.emit()),
+        ("fuzz_websocket", frame(websocket::opcode::BINARY, b"RFB 003.008\n")),
+        ("fuzz_websocket", [frame(websocket::opcode::PING, b"?"), frame(2, &[7; 200])].concat()),
         ("fuzz_camera", asked.emit()?),
         ("fuzz_camera", sent),
         ("fuzz_camera_cells", camera_cells()?),
@@ -260,6 +262,14 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_netlink", route_message()),
         ("fuzz_netlink", [&[1, 1, 0, 48], &route_message()[..]].concat()),
     ])
+}
+
+/// A frame of a browser.
+fn frame(opcode: u8, data: &[u8]) -> Vec<u8> {
+    let mask = [1, 2, 3, 4];
+    let head = websocket::Head { last: true, opcode, mask: Some(mask), len: data.len() as u64 };
+    let mixed = data.iter().enumerate().map(|(at, byte)| byte ^ mask[at % 4]);
+    head.emit().into_iter().chain(mixed).collect()
 }
 
 /// A piece in cells.

@@ -32,6 +32,8 @@ pub struct Account {
     device: String,
     every: u64,
     stages: Vec<(&'static str, &'static str)>,
+    /// How often each stage copies a byte, and how often it reads or writes one, where that is known.
+    passes: Vec<Option<(u32, u32)>>,
     /// Nanoseconds of each stage.
     sums: Vec<AtomicU64>,
     begun: AtomicU64,
@@ -85,6 +87,7 @@ impl Account {
             device: device.to_owned(),
             every,
             stages: stages.to_vec(),
+            passes: vec![None; stages.len()],
             sums: stages.iter().map(|_| AtomicU64::new(0)).collect(),
             begun: AtomicU64::new(0),
             done: AtomicU64::new(0),
@@ -96,6 +99,11 @@ impl Account {
             lost: Mutex::default(),
             began: Instant::now(),
         }
+    }
+    /// A stage copies each byte so often, and a processor reads or writes it so often there.
+    pub fn passing(mut self, stage: usize, copies: u32, touches: u32) -> Account {
+        self.passes[stage] = Some((copies, touches));
+        self
     }
     /// A request arrives.
     pub fn begin(&self) -> Lap {
@@ -158,8 +166,10 @@ impl Account {
         let passed = Count { packets: done, bytes };
         let lost: u64 = refused.values().sum::<u64>() + losses.values().sum::<u64>();
         let mut stages: Vec<Stage> = Vec::new();
-        for ((name, resource), sum) in self.stages.iter().zip(&self.sums) {
+        let all = self.stages.iter().zip(&self.sums).zip(&self.passes);
+        for (((name, resource), sum), passes) in all {
             let mut stage = Stage::new(*name, Some(*resource), passed);
+            (stage.copies, stage.touches) = passes.unzip();
             stage.service = Some(Times::mean(mean(sum)));
             stages.push(stage);
         }

@@ -13,3 +13,4 @@ pub mod disk;
 pub mod display;
 pub mod keys;
 mod link;
+pub mod tls;

@@ -56,6 +56,13 @@ impl Operation {
     pub const POINTER: Operation = Operation(10);
     /// An event: the clipboard; data: text.
     pub const CUT: Operation = Operation(11);
+    /// The cursor of viewers, of the area's size, which points with the area's corner; data: a word each, seen where
+    /// its highest byte is at least 128.
+    pub const CURSOR: Operation = Operation(12);
+    /// The screen gets the area's size.
+    pub const RESIZE: Operation = Operation(13);
+    /// An event: the screen has the area's size.
+    pub const SIZE: Operation = Operation(14);
 }
 
 /// How a command ended.

@@ -16,7 +16,7 @@ use crate::internet::checksum::{self, Sum};
 use crate::internet::embedded::Embedded;
 use crate::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use crate::routes::{self, ROUTES_MAX, Routes};
-use crate::{atp, dtp, jetstream, myrinet, netlink, rfb, token, wave};
+use crate::{atp, dtp, jetstream, myrinet, netlink, rfb, token, wave, websocket};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 
 mod camera;
@@ -89,6 +89,7 @@ targets!(
     fuzz_rfb,
     fuzz_token,
     fuzz_wave,
+    fuzz_websocket,
     fuzz_ethernet,
     fuzz_arp,
     fuzz_ipv4,
@@ -380,6 +381,31 @@ pub fn fuzz_rfb(input: &[u8]) {
         init.format.put(init.format.pixel(0x0080_4020), &mut bytes);
         assert_eq!(bytes.len(), init.format.width());
     }
+}
+
+/// Frames of WebSocket: heads are emitted as parsed, and taking bytes one by one gives what taking all does.
+pub fn fuzz_websocket(input: &[u8]) {
+    if let Ok(Some((head, len))) = websocket::Head::parse(input) {
+        assert!(len <= websocket::HEAD_MAX);
+        let again = head.emit();
+        assert_eq!(websocket::Head::parse(&again), Ok(Some((head, again.len()))));
+    }
+    let take = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let (mut incoming, mut data, mut said) = (websocket::Incoming::default(), Vec::new(), 0);
+        for mut piece in pieces {
+            loop {
+                match incoming.take(piece, &mut data) {
+                    Ok(Some(_)) => (said, piece) = (said + 1, &[]),
+                    Ok(None) => break,
+                    Err(_) => return (data, said, false),
+                }
+            }
+        }
+        (data, said, true)
+    };
+    let (whole, single) = (take(&mut std::iter::once(input)), take(&mut input.chunks(1)));
+    assert!(whole.0.len() <= input.len());
+    assert_eq!(whole, single);
 }
 
 /// Netlink messages and FPM frames: prefixes have no bits beyond their length, and gateways are few.

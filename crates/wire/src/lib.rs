@@ -29,5 +29,6 @@ pub mod routes;
 pub mod scsi;
 pub mod token;
 pub mod wave;
+pub mod websocket;
 
 pub use error::Error;

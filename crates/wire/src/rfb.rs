@@ -39,6 +39,14 @@ pub mod security {
     pub const NONE: u8 = 1;
     /// A challenge, encrypted with DES under the password (section 7.2.2).
     pub const VNC: u8 = 2;
+    /// VeNCrypt: one of the following, inside of TLS.
+    pub const VENCRYPT: u8 = 19;
+    /// Of VeNCrypt: nothing more than the server's certificate.
+    pub const X509_NONE: u32 = 260;
+    /// Of VeNCrypt: a certificate, and [`VNC`].
+    pub const X509_VNC: u32 = 261;
+    /// Of VeNCrypt: a certificate, and a name with a password.
+    pub const X509_PLAIN: u32 = 262;
 }
 
 /// Encodings and pseudo-encodings.

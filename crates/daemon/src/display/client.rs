@@ -3,7 +3,8 @@
 use super::picture;
 use crate::{Complaint, Report};
 use lastmeter_device::display::commands::Program;
-use lastmeter_device::display::viewer::Viewer;
+use lastmeter_device::display::viewer::{Proof, Viewer};
+use lastmeter_device::tls;
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::framebuffer::{Operation, status};
 use lastmeter_wire::rfb::{Message, encoding};
@@ -19,9 +20,12 @@ pub(crate) struct Shot {
     address: String,
     /// The picture's file
     picture: PathBuf,
-    /// Whose screen: the first 8 characters of the token count, as VNC has it
+    /// Whose screen: without TLS the first 8 characters of the token count, as VNC has it
     #[arg(long)]
     token: Option<String>,
+    /// Through TLS (VeNCrypt), to a display whose certificate, or that of its authority, is in this file
+    #[arg(long)]
+    trust: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -70,7 +74,11 @@ pub(crate) fn shot(arguments: &Shot) -> Result<Report, Complaint> {
     let stream =
         TcpStream::connect(&arguments.address).map_err(|error| place(error.to_string()))?;
     stream.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
-    let mut viewer = Viewer::connect(stream, arguments.token.as_deref()).map_err(place)?;
+    let name = arguments.address.rsplit_once(':').map_or("", |(host, _)| host);
+    let name = name.trim_matches(['[', ']']).to_owned();
+    let trusted = arguments.trust.as_ref().map(|file| tls::client(file)).transpose()?;
+    let proof = Proof { token: arguments.token.clone(), tls: trusted.map(|tls| (tls, name)) };
+    let mut viewer = Viewer::prove(stream, &proof).map_err(place)?;
     viewer.send(&Message::Encodings(vec![encoding::ZRLE, encoding::RAW])).map_err(place)?;
     viewer.update(false).map_err(place)?;
     picture::save(&arguments.picture, viewer.size, &viewer.pixels)?;

@@ -3,8 +3,9 @@
 
 use super::encoding::{from_jpeg, rect};
 use super::gate::{Display, Gate, Refusal};
-use super::screen::Event;
+use super::screen::{CURSOR_MAX, Cursor, Event};
 use crate::access::ANYONE;
+use crate::account::Lap;
 use lastmeter_plugin::request::{Rect, framebuffer as operation};
 use lastmeter_wire::framebuffer::{
     ANSWER, ANSWERED, DATA_MAX, GREETING, HEADER_LEN, Header, Operation, pixels, status,
@@ -58,12 +59,7 @@ pub fn serve(
     }
     let mut data = Vec::new();
     fill(&mut reader, greeting[GREETING.len()].into(), &mut data).map_err(|error| words(&error))?;
-    let token = String::from_utf8_lossy(&data).into_owned();
-    let client = match token.as_str() {
-        "" => display.access.client(ANYONE).map(|_| ANYONE),
-        token => display.access.shown(token),
-    };
-    let Some(client) = client else {
+    let Some(client) = who(display, &data) else {
         say(&[&[1]])?;
         flush()?;
         return Err("a program showed no known token".to_owned());
@@ -100,20 +96,75 @@ pub fn serve(
             display.commands.end(lap, 0);
             continue;
         }
-        let done = carry_out(display, &mut gate, &header, &data, &mut lap);
-        let answer = match &done {
-            Ok((state, back)) => (*state, back.as_slice()),
-            Err(Refusal::Denied(_)) => (status::DENIED, &[][..]),
-            Err(Refusal::Outside) => (status::INVALID, &[][..]),
-        };
-        match &done {
-            Ok((_, back)) => display.commands.end(lap, (data.len() + back.len()) as u64),
-            Err(refusal) => display.commands.refuse(refusal.words()),
-        }
+        gate.fit();
+        let (state, back) = execute(display, &mut gate, client, (&header, &data), lap);
         if header.flags & ANSWER != 0 || header.operation == Operation::READ {
-            say(&[&header.answer(answer.0, answer.1.len() as u32).emit(), answer.1])?;
+            say(&[&header.answer(state, back.len() as u32).emit(), &back])?;
         }
     }
+}
+
+/// The client that shows a token; an empty one is shown by anyone.
+pub(super) fn who<'a>(display: &'a Display, token: &[u8]) -> Option<&'a str> {
+    match token {
+        [] => display.access.client(ANYONE).map(|_| ANYONE),
+        token => display.access.shown(&String::from_utf8_lossy(token)),
+    }
+}
+
+/// Executes a command and accounts for it: its status, and the pixels it reads.
+pub(super) fn execute(
+    display: &Display,
+    gate: &mut Gate<'_>,
+    client: &str,
+    (header, data): (&Header, &[u8]),
+    mut lap: Lap,
+) -> (u8, Vec<u8>) {
+    let done = match header.operation {
+        Operation::CURSOR | Operation::RESIZE => {
+            let allowed = match header.operation {
+                Operation::CURSOR => &display.input,
+                _ => &display.resize,
+            };
+            let may = allowed.iter().any(|name| name == client) && gate.part().is_none();
+            let done = if may { whole_screen(display, header, data) } else { Err(not_the_owner()) };
+            lap.served(1);
+            done.map(|()| (status::DONE, Vec::new()))
+        }
+        _ => carry_out(display, gate, header, data, &mut lap),
+    };
+    match done {
+        Ok((state, back)) => {
+            display.commands.end(lap, (data.len() + back.len()) as u64);
+            (state, back)
+        }
+        Err(refusal) => {
+            display.commands.refuse(refusal.words());
+            let denied = matches!(refusal, Refusal::Denied(_));
+            (if denied { status::DENIED } else { status::INVALID }, Vec::new())
+        }
+    }
+}
+
+fn not_the_owner() -> Refusal {
+    Refusal::Denied("the owner has not named this client".to_owned())
+}
+
+/// What concerns all of the screen: its size, and the cursor.
+fn whole_screen(display: &Display, header: &Header, data: &[u8]) -> Result<(), Refusal> {
+    let Area { x, y, w, h } = header.area;
+    if header.operation == Operation::RESIZE {
+        return display.screen.resize(w, h).map_err(|_| Refusal::Outside);
+    }
+    let count = usize::from(w) * usize::from(h);
+    let points = (x < w && y < h) || count == 0;
+    if w > CURSOR_MAX || h > CURSOR_MAX || data.len() != 4 * count || !points {
+        return Err(Refusal::Outside);
+    }
+    let (w, h) = if count == 0 { (0, 0) } else { (w, h) };
+    let hot = if count == 0 { (0, 0) } else { (x, y) };
+    display.screen.point(Cursor { w, h, hot, words: pixels(data).collect() });
+    Ok(())
 }
 
 /// Executes a command as far as it is allowed: its status, and the pixels it reads.
@@ -122,7 +173,7 @@ fn carry_out(
     gate: &mut Gate<'_>,
     header: &Header,
     data: &[u8],
-    lap: &mut crate::account::Lap,
+    lap: &mut Lap,
 ) -> Result<(u8, Vec<u8>), Refusal> {
     let asked = rect(header.area);
     let count = usize::from(asked.w) * usize::from(asked.h);
@@ -226,9 +277,11 @@ fn told(event: &Event, tag: u32) -> (Header, Vec<u8>) {
             (Operation::POINTER, *at, [[*buttons, 0, 0, 0], client.to_be_bytes()].concat())
         }
         Event::Cut(text) => (Operation::CUT, (0, 0), text.clone()),
+        Event::Size(..) => (Operation::SIZE, (0, 0), Vec::new()),
     };
     let operation = Operation(kind.0 | ANSWERED);
-    let area = Area { x, y, w: 1, h: 1 };
+    let (w, h) = if let Event::Size(w, h) = event { (*w, *h) } else { (1, 1) };
+    let area = Area { x, y, w, h };
     let length = data.len() as u32;
     (Header { operation, flags: 0, tag: tag as u16, area, length }, data)
 }

@@ -2,7 +2,7 @@
 //! for the requests of each.
 //!
 //! ```text
-//! programs --commands--> policy --> screen --damage--> policy --> encoding --> viewers (RFB 3.8)
+//! programs --commands--> policy --> screen --damage--> policy --> encoding --> viewers (RFB 3.8, in TLS, in WebSocket)
 //!          <--events---- policy <-------------------------------------------- keys, pointer
 //! ```
 //!
@@ -11,9 +11,13 @@
 
 pub mod commands;
 pub mod damage;
+pub mod datagrams;
 pub mod encoding;
 pub mod gate;
 pub mod screen;
 pub mod server;
 mod session;
+mod transport;
 pub mod viewer;
+mod web;
+mod welcome;

@@ -4,6 +4,7 @@ use super::damage::{Copy, Damage, TILE};
 use lastmeter_plugin::request::Rect;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -33,6 +34,24 @@ pub enum Event {
     },
     /// Text on the clipboard.
     Cut(Vec<u8>),
+    /// The screen has another size.
+    Size(u16, u16),
+}
+
+/// Limit on the pixels of a cursor's side.
+pub const CURSOR_MAX: u16 = 256;
+
+/// What a viewer draws where its pointer is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// Width; none if it is 0.
+    pub w: u16,
+    /// Height.
+    pub h: u16,
+    /// The place in it that points.
+    pub hot: (u16, u16),
+    /// Its pixels, seen where the highest byte is at least 128.
+    pub words: Vec<u32>,
 }
 
 struct Pixels {
@@ -43,14 +62,18 @@ struct Pixels {
 
 /// A viewer, as the screen knows it.
 pub struct Watcher {
-    /// The part of the screen that it has.
-    pub seen: Rect,
+    /// The part of the screen that it has, if not all of it.
+    part: Option<Rect>,
     state: Mutex<State>,
     /// Readable when there is an update.
     wake: OwnedFd,
 }
 
 struct State {
+    /// The part of the screen that it has.
+    seen: Rect,
+    /// The same, until the viewer has heard of it.
+    resized: Option<Rect>,
     damage: Damage,
     /// When the oldest pending damage happened.
     since: Option<Instant>,
@@ -81,8 +104,23 @@ impl Update {
 /// The framebuffer.
 pub struct Screen {
     pixels: RwLock<Pixels>,
+    /// Width and height, in the upper and lower half.
+    size: AtomicU32,
+    cursor: Mutex<(u64, Arc<Cursor>)>,
     watchers: Mutex<Vec<Arc<Watcher>>>,
     listeners: Mutex<Vec<std::sync::mpsc::SyncSender<Event>>>,
+}
+
+fn packed(w: u16, h: u16) -> u32 {
+    u32::from(w) << 16 | u32::from(h)
+}
+
+/// The pixels of a black screen.
+fn blank(w: u16, h: u16) -> Result<Vec<u32>, String> {
+    if w == 0 || h == 0 || w > SIDE_MAX || h > SIDE_MAX {
+        return Err(format!("{w} by {h}: a screen has 1 to {SIDE_MAX} pixels along each side"));
+    }
+    Ok(vec![0; usize::from(w) * usize::from(h)])
 }
 
 impl Screen {
@@ -91,31 +129,76 @@ impl Screen {
     /// # Errors
     /// If a side has no pixels or too many.
     pub fn new(w: u16, h: u16) -> Result<Screen, String> {
-        if w == 0 || h == 0 || w > SIDE_MAX || h > SIDE_MAX {
-            return Err(format!("{w} by {h}: a screen has 1 to {SIDE_MAX} pixels along each side"));
-        }
-        let words = vec![0; usize::from(w) * usize::from(h)];
+        let words = blank(w, h)?;
         Ok(Screen {
             pixels: RwLock::new(Pixels { w, h, words }),
+            size: AtomicU32::new(packed(w, h)),
+            cursor: Mutex::default(),
             watchers: Mutex::default(),
             listeners: Mutex::default(),
         })
     }
     /// All of it.
     pub fn whole(&self) -> Rect {
-        let pixels = self.pixels.read().unwrap_or_else(PoisonError::into_inner);
-        Rect { x: 0, y: 0, w: pixels.w, h: pixels.h }
+        let size = self.size.load(Relaxed);
+        Rect { x: 0, y: 0, w: (size >> 16) as u16, h: size as u16 }
     }
-    /// A viewer of the part `seen`, which has not had an update yet.
+    /// Changes its size. What was on it and still fits stays; the rest is black.
+    ///
+    /// # Errors
+    /// As [`Screen::new`].
+    pub fn resize(&self, w: u16, h: u16) -> Result<(), String> {
+        let mut words = blank(w, h)?;
+        let mut pixels = self.pixels.write().unwrap_or_else(PoisonError::into_inner);
+        if (pixels.w, pixels.h) == (w, h) {
+            return Ok(());
+        }
+        let (old, width) = (usize::from(pixels.w), usize::from(w));
+        let both = old.min(width);
+        let rows = words.chunks_exact_mut(width).zip(pixels.words.chunks_exact(old));
+        rows.for_each(|(to, from)| to[..both].copy_from_slice(&from[..both]));
+        *pixels = Pixels { w, h, words };
+        self.size.store(packed(w, h), Relaxed);
+        let whole = Rect { x: 0, y: 0, w, h };
+        for watcher in self.watchers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let mut state = watcher.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.seen = watcher.part.map_or(whole, |part| part.meet(whole));
+            state.resized = Some(state.seen);
+            state.damage = Damage::all(state.seen);
+            state.since.get_or_insert_with(Instant::now);
+            watcher.call(&mut state);
+        }
+        drop(pixels);
+        self.tell(&Event::Size(w, h));
+        Ok(())
+    }
+    /// Changes the cursor.
+    pub fn point(&self, cursor: Cursor) {
+        {
+            let mut own = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+            *own = (own.0 + 1, Arc::new(cursor));
+        }
+        for watcher in self.watchers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            watcher.call(&mut watcher.state.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+    /// The cursor and its number, which is another one for each; 0 if there never was one.
+    pub fn cursor(&self) -> (u64, Arc<Cursor>) {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// A viewer of a part of the screen, or all of it, which has not had an update yet.
     ///
     /// # Errors
     /// If the system is out of file descriptors.
-    pub fn watch(&self, seen: Rect) -> std::io::Result<Arc<Watcher>> {
-        let seen = seen.meet(self.whole());
-        let damage = Damage::all(seen);
-        let state = State { damage, since: Some(Instant::now()), woken: false };
+    pub fn watch(&self, part: Option<Rect>) -> std::io::Result<Arc<Watcher>> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let watcher = Arc::new(Watcher { seen, state: Mutex::new(state), wake });
+        // The size does not change until the viewer is among those that are told.
+        let pixels = self.pixels.read().unwrap_or_else(PoisonError::into_inner);
+        let whole = Rect { x: 0, y: 0, w: pixels.w, h: pixels.h };
+        let seen = part.map_or(whole, |part| part.meet(whole));
+        let (damage, since) = (Damage::all(seen), Some(Instant::now()));
+        let state = State { seen, resized: None, damage, since, woken: false };
+        let watcher = Arc::new(Watcher { part, state: Mutex::new(state), wake });
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.push(watcher.clone());
         Ok(watcher)
@@ -145,13 +228,11 @@ impl Screen {
             let mut state = watcher.state.lock().unwrap_or_else(PoisonError::into_inner);
             mark(&mut state.damage);
             state.since.get_or_insert_with(Instant::now);
-            if !std::mem::replace(&mut state.woken, true) {
-                let _ = rustix::io::write(&watcher.wake, &1u64.to_ne_bytes());
-            }
+            watcher.call(&mut state);
         }
     }
     /// Replaces pixels by `words`, row by row. Only what differs is seen as changed. `rect` is on the screen and has as
-    /// many pixels as there are words.
+    /// many pixels as there are words; if it is no longer, as the screen became smaller, nothing happens.
     pub fn put(&self, rect: Rect, words: impl Iterator<Item = u32>) {
         self.mix(rect, words, |_, new| new & 0x00ff_ffff);
     }
@@ -174,8 +255,7 @@ impl Screen {
     fn mix(&self, rect: Rect, mut words: impl Iterator<Item = u32>, mix: impl Fn(u32, u32) -> u32) {
         let mut pixels = self.pixels.write().unwrap_or_else(PoisonError::into_inner);
         let whole = Rect { x: 0, y: 0, w: pixels.w, h: pixels.h };
-        assert!(rect.within(whole), "drawn on the screen");
-        if rect.is_empty() {
+        if rect.is_empty() || !rect.within(whole) {
             return;
         }
         let (width, tile) = (usize::from(pixels.w), usize::from(TILE));
@@ -222,9 +302,9 @@ impl Screen {
         let mut pixels = self.pixels.write().unwrap_or_else(PoisonError::into_inner);
         let whole = Rect { x: 0, y: 0, w: pixels.w, h: pixels.h };
         let source = Rect { x: from.0, y: from.1, ..rect };
-        assert!(rect.within(whole) && source.within(whole), "copied on the screen");
         let by = (i32::from(rect.x) - i32::from(from.0), i32::from(rect.y) - i32::from(from.1));
-        if rect.is_empty() || by == (0, 0) {
+        let inside = rect.within(whole) && source.within(whole);
+        if rect.is_empty() || by == (0, 0) || !inside {
             return;
         }
         let width = usize::from(pixels.w);
@@ -252,12 +332,17 @@ impl Screen {
     pub fn update(&self, watcher: &Watcher, part: Rect, copies: bool, update: &mut Update) {
         let pixels = self.pixels.read().unwrap_or_else(PoisonError::into_inner);
         let mut state = watcher.state.lock().unwrap_or_else(PoisonError::into_inner);
+        update.pixels.clear();
+        (update.copy, update.rects, update.since) = (None, Vec::new(), None);
+        if state.resized.is_some() {
+            // The viewer must hear of its new screen first.
+            return;
+        }
         (update.copy, update.rects) = state.damage.take(part, copies);
         update.since = state.since.take();
-        if !state.damage.is_empty(watcher.seen) {
+        if !state.damage.is_empty(state.seen) {
             state.since = update.since;
         }
-        update.pixels.clear();
         for rect in &update.rects {
             pixels.read(*rect, &mut update.pixels);
         }
@@ -276,6 +361,16 @@ impl Pixels {
 }
 
 impl Watcher {
+    /// Makes its descriptor readable.
+    fn call(&self, state: &mut State) {
+        if !std::mem::replace(&mut state.woken, true) {
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+    /// Its part of the screen, if that has become another one since the last call.
+    pub fn resized(&self) -> Option<Rect> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).resized.take()
+    }
     /// Marks all of this part as damaged.
     pub fn again(&self, part: Rect) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -315,7 +410,7 @@ mod tests {
     #[test]
     fn what_did_not_change_is_not_shown_again() {
         let screen = Screen::new(100, 60).expect("a screen");
-        let watcher = screen.watch(screen.whole()).expect("a viewer");
+        let watcher = screen.watch(None).expect("a viewer");
         let mut update = Update::default();
         screen.update(&watcher, screen.whole(), true, &mut update);
         assert_eq!(update.pixels.len(), 6000);
@@ -359,5 +454,30 @@ mod tests {
         let event = Event::Key { down: true, key: 97, client: 1 };
         screen.tell(&event);
         assert_eq!(events.try_recv(), Ok(event));
+    }
+
+    #[test]
+    fn a_screen_grows_and_shrinks_under_its_viewers() {
+        let screen = Screen::new(40, 30).expect("a screen");
+        screen.fill(screen.whole(), 5);
+        let all = screen.watch(None).expect("a viewer");
+        let part = screen.watch(Some(rect(20, 10, 20, 20))).expect("a viewer");
+        let mut update = Update::default();
+        screen.update(&all, screen.whole(), true, &mut update);
+        assert_eq!(all.resized(), None);
+        screen.resize(30, 50).expect("resized");
+        assert_eq!(screen.whole(), rect(0, 0, 30, 50));
+        screen.update(&all, screen.whole(), true, &mut update);
+        assert!(update.is_empty(), "it has not heard of it");
+        assert_eq!(all.resized(), Some(rect(0, 0, 30, 50)));
+        assert_eq!(part.resized(), Some(rect(20, 10, 10, 20)));
+        screen.update(&all, screen.whole(), true, &mut update);
+        assert_eq!(update.pixels.iter().filter(|pixel| **pixel == 5).count(), 30 * 30);
+        assert_eq!(update.pixels.len(), 30 * 50);
+        // What was meant for the larger screen.
+        screen.fill(rect(0, 0, 40, 30), 9);
+        screen.copy(rect(0, 0, 10, 10), (30, 0));
+        assert!(!all.waits(screen.whole()));
+        assert!(screen.resize(0, 5).is_err() && screen.resize(5, SIDE_MAX + 1).is_err());
     }
 }

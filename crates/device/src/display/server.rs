@@ -6,11 +6,20 @@
 //! listen = "127.0.0.1:5900"       # viewers, with RFB
 //! commands = "127.0.0.1:5899"     # programs that draw, with framebuffer commands
 //! socket = "display.sock"         # programs on this host
+//! datagrams = "127.0.0.1:5898"    # programs that draw, with DTP over UDP
+//! web = "127.0.0.1:5800"          # viewers in a browser
+//! pages = "/usr/share/novnc"      # the folder of noVNC
 //! quality = 80                    # limit on JPEG quality
-//! input = ["owner"]               # clients that get key and pointer events
+//! input = ["owner"]               # clients that get key and pointer events, and set the cursor
+//! resize = ["owner"]              # clients that may change the screen's size
+//!
+//! [tls]                           # VeNCrypt for viewers, https for browsers
+//! certificate = "certificate.pem"
+//! key = "key.pem"
 //!
 //! [regions]                       # clients' parts of the screen, if not all of it
 //! guest = "320x200+100+80"
+//! child = "100x50+10+10 in guest" # a part of another client's part
 //!
 //! [clients.owner]                 # see `access`
 //! token = "a long secret"
@@ -22,19 +31,21 @@
 //! expression = "(= operation update)"
 //! ```
 
-use super::gate::{COMMAND_STAGES, Display, UPDATE_STAGES};
+use super::gate::{COMMAND_STAGES, DEPTH_MAX, Display, Part, UPDATE_STAGES};
 use super::screen::Screen;
-use super::{commands, session};
+use super::transport::Link;
+use super::{commands, datagrams, session, web};
 use crate::access::{Access, Client, Table};
 use crate::account::Account;
 use crate::link::{Patient, Stream};
+use crate::tls;
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
 use lastmeter_plugin::request::Rect;
 use lastmeter_plugin::setting::Setting;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +60,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const SAMPLE: u64 = 16;
 /// The default limit on JPEG quality.
 const QUALITY: u8 = 90;
+/// Where Debian has noVNC.
+const PAGES: &str = "/usr/share/novnc";
 /// A client's stack; its buffers are elsewhere.
 const STACK: usize = 512 << 10;
 
@@ -66,10 +79,20 @@ pub struct Config {
     pub commands: Option<SocketAddr>,
     /// A Unix socket for programs.
     pub socket: Option<PathBuf>,
+    /// The address for programs that speak DTP.
+    pub datagrams: Option<SocketAddr>,
+    /// The address for browsers.
+    pub web: Option<SocketAddr>,
+    /// The folder of noVNC.
+    pub pages: Option<PathBuf>,
+    /// Its certificate and key.
+    pub tls: Option<tls::Files>,
     /// The limit on JPEG quality.
     pub quality: Option<u8>,
-    /// Clients that get key and pointer events.
+    /// Clients that get key and pointer events, and set the cursor.
     pub input: Vec<String>,
+    /// Clients that may change the screen's size.
+    pub resize: Vec<String>,
     /// Clients' parts of the screen.
     pub regions: BTreeMap<String, String>,
     /// The folder of keys: modules of policies must be signed with one of them.
@@ -117,21 +140,14 @@ impl Config {
         }
         let table = Table { clients: self.clients.clone(), policies: self.policies.clone() };
         let access = Access::of(table, self.keys.as_deref(), folder, Kind::Framebuffer, host)?;
-        let mut regions = BTreeMap::new();
-        for (name, text) in &self.regions {
-            let key = format!("regions.{name}");
-            let region = geometry(&key, text)?;
-            if access.client(name).is_none() {
-                return Err(format!("{key}: there is no client of this name"));
+        let regions = self.parts(&access, whole)?;
+        for (key, names) in [("input", &self.input), ("resize", &self.resize)] {
+            if let Some(name) = names.iter().find(|name| access.client(name).is_none()) {
+                return Err(format!("{key}: there is no client of the name {name:?}"));
             }
-            if !region.within(whole) {
-                return Err(format!("{key}: {text:?} is not on a screen of {size}"));
-            }
-            regions.insert(name.clone(), region);
         }
-        if let Some(name) = self.input.iter().find(|name| access.client(name).is_none()) {
-            return Err(format!("input: there is no client of the name {name:?}"));
-        }
+        let tls = self.tls.as_ref().map(|files| tls::server(files, folder));
+        let tls = tls.transpose().map_err(|why| format!("tls: {why}"))?;
         let quality = self.quality.unwrap_or(QUALITY);
         if !(1..=100).contains(&quality) {
             return Err(format!("quality: {quality}: from 1 to 100"));
@@ -142,11 +158,56 @@ impl Config {
             access,
             regions,
             input: self.input.clone(),
+            resize: self.resize.clone(),
+            tls,
             quality,
-            updates: Account::new("display", &UPDATE_STAGES, 1),
-            commands: Account::new("display", &COMMAND_STAGES, SAMPLE),
+            // Of a pixel that is sent raw: out of the screen, into the message; into the kernel.
+            updates: Account::new("display", &UPDATE_STAGES, 1).passing(2, 2, 4).passing(3, 1, 2),
+            // Of a pixel that is put: out of the kernel; into the screen.
+            commands: Account::new("display", &COMMAND_STAGES, SAMPLE)
+                .passing(0, 1, 2)
+                .passing(2, 1, 2),
             began: Instant::now(),
         }))
+    }
+    /// Clients' parts of the screen, on the whole screen.
+    fn parts(&self, access: &Access, whole: Rect) -> Result<BTreeMap<String, Part>, String> {
+        let mut parts: BTreeMap<String, Part> = BTreeMap::new();
+        // A part of a part is placed once the other one is.
+        for _ in 0..DEPTH_MAX {
+            for (name, text) in &self.regions {
+                let key = format!("regions.{name}");
+                if access.client(name).is_none() {
+                    return Err(format!("{key}: there is no client of this name"));
+                }
+                let (own, of) = match text.split_once(" in ") {
+                    Some((own, of)) => (own, Some(of.trim())),
+                    None => (text.as_str(), None),
+                };
+                let region = geometry(&key, own)?;
+                let outer = match of {
+                    None => whole,
+                    Some(of) => match parts.get(of) {
+                        Some(part) => part.region,
+                        None if self.regions.contains_key(of) => continue,
+                        None => return Err(format!("{key}: {of:?} has no part of the screen")),
+                    },
+                };
+                if !region.within(Rect { x: 0, y: 0, ..outer }) {
+                    let of = of.map_or("a screen".to_owned(), |of| format!("{of}'s part"));
+                    let (w, h) = (outer.w, outer.h);
+                    return Err(format!("{key}: {text:?} is not on {of} of {w}x{h}"));
+                }
+                let region = Rect { x: region.x + outer.x, y: region.y + outer.y, ..region };
+                parts.insert(name.clone(), Part { region, of: of.map(str::to_owned) });
+            }
+        }
+        match self.regions.keys().find(|name| !parts.contains_key(*name)) {
+            None => Ok(parts),
+            Some(name) => Err(format!(
+                "regions.{name}: parts lie in each other, or more than {DEPTH_MAX} deep"
+            )),
+        }
     }
 }
 
@@ -158,6 +219,10 @@ pub struct Server {
     pub viewers: Option<SocketAddr>,
     /// The address for programs.
     pub programs: Option<SocketAddr>,
+    /// The address for programs that speak DTP.
+    pub datagrams: Option<SocketAddr>,
+    /// The address for browsers.
+    pub web: Option<SocketAddr>,
     /// Viewers and programs that are connected.
     pub clients: [Arc<AtomicUsize>; 2],
     socket: Option<PathBuf>,
@@ -174,10 +239,16 @@ impl Server {
         display: Arc<Display>,
         tell: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Server, String> {
-        if config.listen.is_none() && config.commands.is_none() && config.socket.is_none() {
+        let addresses = [
+            ("listen", config.listen),
+            ("commands", config.commands),
+            ("datagrams", config.datagrams),
+            ("web", config.web),
+        ];
+        if addresses.iter().all(|(_, it)| it.is_none()) && config.socket.is_none() {
             return Err("give `listen = \"127.0.0.1:5900\"` for viewers".to_owned());
         }
-        for (key, address) in [("listen", config.listen), ("commands", config.commands)] {
+        for (key, address) in addresses {
             let Some(address) = address else { continue };
             if !address.ip().is_loopback() && config.clients.is_empty() {
                 let right = "or [clients.anyone] to let anybody use the display";
@@ -189,10 +260,33 @@ impl Server {
         let viewers = config.listen.map(|wanted| {
             let (display, tell) = (display.clone(), tell.clone());
             accept("listen", wanted, clients[0].clone(), move |stream| {
-                if let Err(why) = session::serve(&display, stream) {
+                let served = Link::new(stream).and_then(|link| session::serve(&display, link));
+                if let Err(why) = served {
                     tell(&why);
                 }
             })
+        });
+        let pages = folder.join(config.pages.as_deref().unwrap_or(Path::new(PAGES)));
+        let web = config.web.map(|wanted| {
+            let (display, tell) = (display.clone(), tell.clone());
+            accept("web", wanted, clients[0].clone(), move |stream| {
+                let served = Link::new(stream);
+                if let Err(why) = served.and_then(|link| web::serve(&display, &pages, link)) {
+                    tell(&why);
+                }
+            })
+        });
+        let datagrams = config.datagrams.map(|wanted| {
+            let place = |error| format!("datagrams: {wanted}: {error}");
+            let socket = UdpSocket::bind(wanted).map_err(place)?;
+            let address = socket.local_addr().map_err(place)?;
+            let (display, tell) = (display.clone(), tell.clone());
+            std::thread::spawn(move || {
+                if let Err(why) = datagrams::serve(&display, &socket) {
+                    tell(&why);
+                }
+            });
+            Ok::<_, String>(address)
         });
         let programs = config.commands.map(|wanted| {
             let (display, tell) = (display.clone(), tell.clone());
@@ -220,7 +314,8 @@ impl Server {
             });
         }
         let (viewers, programs) = (viewers.transpose()?, programs.transpose()?);
-        Ok(Server { display, viewers, programs, clients, socket })
+        let (datagrams, web) = (datagrams.transpose()?, web.transpose()?);
+        Ok(Server { display, viewers, programs, datagrams, web, clients, socket })
     }
 }
 
@@ -287,5 +382,7 @@ fn begin<S: Send + 'static>(
     }
 }
 
+#[cfg(test)]
+mod clients;
 #[cfg(test)]
 mod tests;

@@ -1,214 +1,113 @@
-//! A viewer: RFB 3.8 (RFC 6143), with continuous updates and fences.
+//! A viewer: RFB 3.8 (RFC 6143), with continuous updates, fences, cursors and sizes.
 //!
 //! One thread serves it, and sleeps until the viewer sends something or something is drawn. What is drawn while the
 //! viewer receives an update is part of the next one, so a slow viewer gets fewer updates, and delays nobody.
 
 use super::encoding::{Encoder, area, rect};
-use super::gate::{Display, Gate, Refusal};
+use super::gate::{Display, Gate, Refusal, VIEW};
 use super::screen::{Event, Update, Watcher};
-use crate::access::ANYONE;
-use crate::link::unpredictable;
-use des::cipher::{BlockEncrypt, KeyInit};
+use super::transport::Link;
+use super::welcome::welcome;
+use crate::account::Lap;
 use lastmeter_plugin::request::{Rect, framebuffer as operation};
-use lastmeter_wire::rfb::{self, Message, Rectangle, VERSION, encoding, security};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use lastmeter_wire::rfb::{self, Area, Message, Rectangle, encoding};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time that a viewer has to authenticate.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// A viewer that reads nothing for this long is disconnected.
-const STUCK: Duration = Duration::from_secs(30);
 /// Time after which a policy that denied an update is asked again.
 const AGAIN: Duration = Duration::from_millis(50);
 /// Limit on updates in flight to a viewer that supports fences.
 const AHEAD_MAX: u32 = 3;
-/// Bytes read at once.
-const READ: usize = 64 << 10;
+/// Limit on updates whose fence a viewer owes; the time of older ones is given up.
+const OWED_MAX: usize = 64;
 /// The flag of a fence that requests an answer.
 const FENCE_REQUEST: u32 = 1 << 31;
+/// The flag of a fence that is answered when all before it is done.
+const FENCE_BEFORE: u32 = 1;
 /// The other flags of fences, which a server that works sequentially always satisfies.
 const FENCE_KNOWN: u32 = 7;
 
-/// A connection and what was read of it.
-struct Link {
-    stream: TcpStream,
-    input: Vec<u8>,
+/// How a viewer is told the size of its screen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sizes {
+    /// Not at all: it keeps the first one.
+    Kept,
+    /// By DesktopSize.
+    Told,
+    /// By ExtendedDesktopSize; it may wish for another.
+    Wished,
 }
 
-impl Link {
-    /// Waits until there is something to read, `wake` is readable, or the time is over; reads what is available.
-    /// False if the viewer has disconnected.
-    fn wait(&mut self, wake: Option<&Watcher>, until: Option<Instant>) -> Result<bool, String> {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let timeout = left.map(|left| Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        });
-        let mut fds = vec![PollFd::new(&self.stream, PollFlags::IN)];
-        let woken = wake.map(Watcher::wake);
-        if let Some(woken) = &woken {
-            fds.push(PollFd::new(woken, PollFlags::IN));
-        }
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-        if fds[0].revents().is_empty() {
-            return Ok(true);
-        }
-        let start = self.input.len();
-        self.input.resize(start + READ, 0);
-        let read = self.stream.read(&mut self.input[start..]);
-        let len = *read.as_ref().unwrap_or(&0);
-        self.input.truncate(start + len);
-        match read {
-            Ok(0) => Ok(false),
-            Ok(_) => Ok(true),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-    /// The next bytes, which must arrive before an instant.
-    fn take<const N: usize>(&mut self, until: Instant) -> Result<[u8; N], String> {
-        while self.input.len() < N {
-            if Instant::now() >= until {
-                return Err("a viewer did not say who it is".to_owned());
-            }
-            if !self.wait(None, Some(until))? {
-                return Err("a viewer went before it said who it is".to_owned());
-            }
-        }
-        let bytes = std::array::from_fn(|at| self.input[at]);
-        self.input.drain(..N);
-        Ok(bytes)
-    }
-    fn say(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.stream.write_all(bytes).map_err(|error| error.to_string())
-    }
+/// Why an ExtendedDesktopSize is sent, and with what result.
+mod size {
+    pub(super) const BY_SERVER: u16 = 0;
+    pub(super) const BY_VIEWER: u16 = 1;
+    pub(super) const DONE: u16 = 0;
+    pub(super) const PROHIBITED: u16 = 1;
+    pub(super) const INVALID: u16 = 3;
 }
 
 /// Serves a viewer until it goes.
 ///
 /// # Errors
 /// Why it ended, if abnormally.
-pub(super) fn serve(display: &Display, stream: TcpStream) -> Result<(), String> {
-    stream.set_write_timeout(Some(STUCK)).map_err(|error| error.to_string())?;
-    let mut link = Link { stream, input: Vec::new() };
+pub(super) fn serve(display: &Display, mut link: Link) -> Result<(), String> {
     let client = welcome(display, &mut link)?;
     let gate = Gate::new(display, &client)?;
+    let watcher = display.screen.watch(gate.part()).map_err(|error| error.to_string())?;
+    let told = (gate.region.w, gate.region.h);
     let init = rfb::Init {
-        w: gate.region.w,
-        h: gate.region.h,
+        w: told.0,
+        h: told.1,
         format: rfb::PixelFormat::NATIVE,
         name: display.name.clone(),
     };
     link.say(&init.emit())?;
-    let watcher = display.screen.watch(gate.region).map_err(|error| error.to_string())?;
     let mut session = Session {
         display,
+        may_resize: display.resize.contains(&client) && gate.part().is_none(),
         gate,
         link,
         watcher,
         encoder: Encoder::default(),
+        told,
+        sizes: Sizes::Kept,
+        size: None,
         copies: false,
+        cursor: None,
         fences: false,
         continuous_known: false,
         wanted: None,
         continuous: None,
         ahead: 0,
+        owed: VecDeque::new(),
         retry: None,
         update: Update::default(),
         bytes: Vec::new(),
     };
     let ended = session.run();
+    session.owed.drain(..).for_each(|(lap, bytes)| display.updates.end(lap, bytes));
     display.screen.forget(&session.watcher);
     ended
 }
 
-/// Authenticates the viewer.
-fn welcome(display: &Display, link: &mut Link) -> Result<String, String> {
-    let until = Instant::now() + PATIENCE;
-    link.say(&VERSION)?;
-    let version = link.take::<12>(until)?;
-    let old = match &version {
-        b"RFB 003.003\n" => true,
-        b"RFB 003.007\n" | b"RFB 003.008\n" => false,
-        _ => return Err("a viewer speaks another version than 3.3, 3.7, 3.8".to_owned()),
-    };
-    let local = link.stream.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let mut types = Vec::new();
-    if display.access.client(ANYONE).is_some() {
-        types.push(security::NONE);
-    }
-    // VNC's passwords are 8 characters under DES: not secure beyond this host.
-    if local && display.access.names().any(|name| name != ANYONE) {
-        types.push(security::VNC);
-    }
-    if types.is_empty() {
-        let why = "this display is for viewers on its own host";
-        let head: &[u8] = if old { &[0; 4] } else { &[0] };
-        link.say(&[head, &(why.len() as u32).to_be_bytes(), why.as_bytes()].concat())?;
-        return Err("a viewer from elsewhere, and no [clients.anyone]".to_owned());
-    }
-    let chosen = if old {
-        // The server chooses: a password, if there are any.
-        let chosen = types[types.len() - 1];
-        link.say(&u32::from(chosen).to_be_bytes())?;
-        chosen
-    } else {
-        link.say(&[&[types.len() as u8], types.as_slice()].concat())?;
-        link.take::<1>(until)?[0]
-    };
-    let client = match chosen {
-        security::NONE if types.contains(&security::NONE) => Some(ANYONE.to_owned()),
-        security::VNC if types.contains(&security::VNC) => {
-            let challenge = unpredictable()?;
-            link.say(&challenge)?;
-            let response = link.take::<16>(until)?;
-            display.access.matching(|token| answer(token, challenge) == response)
-        }
-        _ => None,
-    };
-    // Version 3.8 sends a result even without authentication; older ones only after a password.
-    let tells = &version == b"RFB 003.008\n" || chosen != security::NONE;
-    let Some(client) = client else {
-        let why = "no such password";
-        let reason = [&(why.len() as u32).to_be_bytes(), why.as_bytes()].concat();
-        link.say(&[&[0, 0, 0, 1][..], if old { &[][..] } else { &reason }].concat())?;
-        return Err("a viewer did not know a password".to_owned());
-    };
-    if tells {
-        link.say(&[0; 4])?;
-    }
-    // The shared flag: the screen is always shared.
-    link.take::<1>(until)?;
-    Ok(client)
-}
-
-/// The expected response of a viewer: the key is the password's first 8 bytes, each with its bits reversed.
-pub(super) fn answer(password: &str, challenge: [u8; 16]) -> [u8; 16] {
-    let mut key = [0; 8];
-    for (to, from) in key.iter_mut().zip(password.bytes()) {
-        *to = from.reverse_bits();
-    }
-    let cipher = des::Des::new(&key.into());
-    let mut answer = challenge;
-    for block in answer.chunks_exact_mut(8) {
-        cipher.encrypt_block(des::cipher::generic_array::GenericArray::from_mut_slice(block));
-    }
-    answer
-}
-
 struct Session<'a> {
     display: &'a Display,
+    may_resize: bool,
     gate: Gate<'a>,
     link: Link,
     watcher: Arc<Watcher>,
     encoder: Encoder,
+    /// Width and height of the screen as the viewer knows them.
+    told: (u16, u16),
+    sizes: Sizes,
+    /// An ExtendedDesktopSize to be sent: why, and the result.
+    size: Option<(u16, u16)>,
     /// Whether the viewer supports CopyRect.
     copies: bool,
+    /// The cursor that the viewer has, by its number; 0 for none; absent if it supports none.
+    cursor: Option<u64>,
     /// Whether the viewer supports fences.
     fences: bool,
     continuous_known: bool,
@@ -218,6 +117,8 @@ struct Session<'a> {
     continuous: Option<Rect>,
     /// Updates whose fence has not been answered.
     ahead: u32,
+    /// Their times and bytes.
+    owed: VecDeque<(Lap, u64)>,
     /// When a policy is asked again.
     retry: Option<Instant>,
     update: Update,
@@ -236,17 +137,30 @@ impl Session<'_> {
             }
             self.link.input.drain(..used);
             self.watcher.rest();
+            self.fit();
             if self.retry.is_none_or(|at| Instant::now() >= at) {
                 self.retry = None;
                 self.show()?;
             }
-            if !self.link.wait(Some(&self.watcher), self.retry)? {
+            if !self.link.wait(Some(self.watcher.wake()), self.retry)? {
                 return Ok(());
             }
         }
     }
+    /// The viewer's screen, as far as it knows of it.
     fn own(&self) -> Rect {
-        Rect { x: 0, y: 0, ..self.gate.region }
+        let (w, h) = (self.gate.region.w.min(self.told.0), self.gate.region.h.min(self.told.1));
+        Rect { x: 0, y: 0, w, h }
+    }
+    /// Takes over a new size of the screen.
+    fn fit(&mut self) {
+        let Some(region) = self.watcher.resized() else { return };
+        self.gate.region = region;
+        if self.sizes != Sizes::Kept && self.told != (region.w, region.h) {
+            let by_viewer = matches!(self.size, Some((size::BY_VIEWER, _)));
+            let why = if by_viewer { size::BY_VIEWER } else { size::BY_SERVER };
+            self.size = Some((why, size::DONE));
+        }
     }
     fn handle(&mut self, message: Message) -> Result<(), String> {
         match message {
@@ -254,6 +168,17 @@ impl Session<'_> {
             Message::Encodings(list) => {
                 self.encoder.choose(&list, self.display.quality);
                 self.copies = list.contains(&encoding::COPY);
+                self.cursor = list.contains(&encoding::CURSOR).then(|| self.cursor.unwrap_or(0));
+                let had = self.sizes;
+                self.sizes = match () {
+                    () if list.contains(&encoding::EXTENDED_DESKTOP_SIZE) => Sizes::Wished,
+                    () if list.contains(&encoding::DESKTOP_SIZE) => Sizes::Told,
+                    () => Sizes::Kept,
+                };
+                if self.sizes == Sizes::Wished && had != Sizes::Wished {
+                    // This tells the viewer that it may wish.
+                    self.size = Some((size::BY_SERVER, size::DONE));
+                }
                 self.fences = list.contains(&encoding::FENCE);
                 if list.contains(&encoding::CONTINUOUS)
                     && !std::mem::replace(&mut self.continuous_known, true)
@@ -282,6 +207,10 @@ impl Session<'_> {
                     self.link.say(&rfb::fence(flags & FENCE_KNOWN, &payload))?;
                 } else {
                     self.ahead = self.ahead.saturating_sub(1);
+                    if let Some((mut lap, bytes)) = self.owed.pop_front() {
+                        lap.served(VIEW);
+                        self.display.updates.end(lap, bytes);
+                    }
                 }
             }
             Message::Key { down, key } => {
@@ -303,8 +232,14 @@ impl Session<'_> {
                     self.display.screen.tell(&Event::Cut(text));
                 }
             }
-            // The owner sets the screen's size.
-            Message::SetSize { .. } => {}
+            Message::SetSize { w, h, .. } => {
+                let result = match self.may_resize {
+                    false => size::PROHIBITED,
+                    true if self.display.screen.resize(w, h).is_ok() => size::DONE,
+                    true => size::INVALID,
+                };
+                self.size = Some((size::BY_VIEWER, result));
+            }
         }
         Ok(())
     }
@@ -324,11 +259,63 @@ impl Session<'_> {
             }
         }
     }
+    /// Sends the size of the screen or the cursor, if the viewer has another one.
+    fn announce(&mut self) -> Result<bool, String> {
+        let bytes = &mut self.bytes;
+        bytes.clear();
+        bytes.extend([0, 0, 0, 1]);
+        if let Some((why, result)) = self.size.take() {
+            let (w, h) = (self.gate.region.w, self.gate.region.h);
+            if result == size::DONE {
+                self.told = (w, h);
+            }
+            let at = if self.sizes == Sizes::Wished { (why, result) } else { (0, 0) };
+            let number = match self.sizes {
+                Sizes::Wished => encoding::EXTENDED_DESKTOP_SIZE,
+                _ => encoding::DESKTOP_SIZE,
+            };
+            let area = Area { x: at.0, y: at.1, w, h };
+            bytes.extend(Rectangle { area, encoding: number }.emit());
+            if self.sizes == Sizes::Wished {
+                // One monitor, which is all of it.
+                let monitor = [&[0; 8][..], &w.to_be_bytes(), &h.to_be_bytes(), &[0; 4]].concat();
+                bytes.extend([1, 0, 0, 0]);
+                bytes.extend(monitor);
+            }
+        } else {
+            let Some(had) = self.cursor else { return Ok(false) };
+            let (number, cursor) = self.display.screen.cursor();
+            if number == had {
+                return Ok(false);
+            }
+            self.cursor = Some(number);
+            let (w, h) = (cursor.w, cursor.h);
+            let area = Area { x: cursor.hot.0, y: cursor.hot.1, w, h };
+            bytes.extend(Rectangle { area, encoding: encoding::CURSOR }.emit());
+            let format = self.encoder.format;
+            cursor.words.iter().for_each(|word| format.put(format.pixel(*word), bytes));
+            for row in cursor.words.chunks(usize::from(w).max(1)) {
+                bytes.extend(row.chunks(8).map(|eight| {
+                    let seen = |(at, word): (usize, &u32)| u8::from(*word >> 31 != 0) << (7 - at);
+                    eight.iter().enumerate().map(seen).fold(0, |all, bit| all | bit)
+                }));
+            }
+        }
+        self.link.say(&self.bytes)?;
+        Ok(true)
+    }
     /// Sends what has changed, if the viewer wants it.
     fn show(&mut self) -> Result<(), String> {
         let Some(part) = self.wanted.or(self.continuous.filter(|_| self.ahead < AHEAD_MAX)) else {
             return Ok(());
         };
+        if self.announce()? {
+            // That was the answer to its request.
+            if self.wanted.take().is_some() {
+                return Ok(());
+            }
+        }
+        let part = part.meet(self.own());
         let (x, y) = (part.x + self.gate.region.x, part.y + self.gate.region.y);
         if part.is_empty() || !self.watcher.waits(Rect { x, y, ..part }) {
             return Ok(());
@@ -357,13 +344,23 @@ impl Session<'_> {
         self.encode();
         lap.served(2);
         self.wanted = None;
-        if self.fences && self.continuous.is_some() {
-            self.bytes.extend(rfb::fence(FENCE_REQUEST, &[]));
+        if self.fences {
+            self.bytes.extend(rfb::fence(FENCE_REQUEST | FENCE_BEFORE, &[]));
             self.ahead += 1;
         }
-        self.link.stream.write_all(&self.bytes).map_err(|error| error.to_string())?;
+        self.link.say(&self.bytes)?;
         lap.served(3);
-        self.display.updates.end(lap, self.bytes.len() as u64);
+        let bytes = self.bytes.len() as u64;
+        if !self.fences {
+            self.display.updates.end(lap, bytes);
+            return Ok(());
+        }
+        if self.owed.len() == OWED_MAX
+            && let Some((lap, bytes)) = self.owed.pop_front()
+        {
+            self.display.updates.end(lap, bytes);
+        }
+        self.owed.push_back((lap, bytes));
         Ok(())
     }
     /// The update's bytes.

@@ -2,7 +2,7 @@
 //!
 //! The owner keeps up to a window of requests outstanding; each response acknowledges. A device that misses a request
 //! says so (NAK), and answers one that it has already executed from what it kept. What nobody answers is sent again
-//! after [`PATIENCE`].
+//! after 5 ms.
 //!
 //! Source: ISI final report §3.a has the function; windows and times are ours.
 

@@ -10,41 +10,41 @@ use lastmeter_wire::framebuffer::{Header, Operation, status};
 use lastmeter_wire::rfb::{Area, Message, PixelFormat, encoding};
 use std::io::{Read, Write};
 
-const OWNER: &str = "the owner's own token";
-const GUEST: &str = "a guest of this house";
+pub(super) const OWNER: &str = "the owner's own token";
+pub(super) const GUEST: &str = "a guest of this house";
 
 /// A screen of 160 by 120; a guest has 60 by 40 of it, at 50, 30.
-fn start() -> Server {
+pub(super) fn start() -> Server {
     let text = format!(
         "size = '160x120'\nlisten = '127.0.0.1:0'\ncommands = '127.0.0.1:0'\n\
-         input = ['owner']\n\
+         datagrams = '127.0.0.1:0'\ninput = ['owner']\nresize = ['owner']\n\
          [regions]\nguest = '60x40+50+30'\n\
          [clients.owner]\ntoken = \"{OWNER}\"\n[clients.guest]\ntoken = '{GUEST}'\nnumber = 7\n"
     );
     serve(&text)
 }
 
-fn serve(text: &str) -> Server {
+pub(super) fn serve(text: &str) -> Server {
     let config = Config::parse(text).expect("sound");
     let host = Host::new(Limits { instances: 4, ..Limits::default() }).expect("a host");
     let display = config.display(Path::new("."), Arc::new(host)).expect("a display");
     Server::start(&config, Path::new("."), display, |_| ()).expect("it listens")
 }
 
-fn program(server: &Server, token: &str) -> Program<TcpStream> {
+pub(super) fn program(server: &Server, token: &str) -> Program<TcpStream> {
     let stream = TcpStream::connect(server.programs.expect("an address")).expect("connected");
     stream.set_nodelay(true).expect("set");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
     Program::greet(stream, token).expect("let in")
 }
 
-fn viewer(server: &Server, password: Option<&str>) -> Result<Viewer, String> {
+pub(super) fn viewer(server: &Server, password: Option<&str>) -> Result<Viewer, String> {
     let stream = TcpStream::connect(server.viewers.expect("an address")).expect("connected");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
     Viewer::connect(stream, password)
 }
 
-fn area(x: u16, y: u16, w: u16, h: u16) -> Rect {
+pub(super) fn area(x: u16, y: u16, w: u16, h: u16) -> Rect {
     Rect { x, y, w, h }
 }
 
