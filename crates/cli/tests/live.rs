@@ -8,6 +8,10 @@
 
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
+#[path = "live/classes.rs"]
+mod classes;
+#[path = "live/methods.rs"]
+mod methods;
 #[path = "live/vunet.rs"]
 mod vunet;
 
@@ -42,6 +46,9 @@ fn main() {
     if std::env::var(HOLD).is_ok() {
         return hold();
     }
+    if std::env::var(classes::SEND).is_ok() {
+        return classes::send();
+    }
     if let Err(e) = Site::open(&two(), Kind::Packet) {
         println!("SKIP: all live runs: {e}");
         return;
@@ -54,6 +61,18 @@ const TESTS: &[(&str, fn())] = &[
     ("every_kind_of_port_carries_every_frame_and_the_twin_agrees", every_port),
     ("tcp_gets_the_rate_less_headers", tcp_gets_the_rate),
     ("a_flood_beyond_the_link_rate_is_dropped_by_the_queue", queue_drops),
+    (
+        "packets_reach_every_leaf_of_a_tree_and_the_kernel_beside_shares_alike",
+        classes::packets_reach_every_leaf_of_a_tree_and_the_kernel_beside_shares_alike,
+    ),
+    (
+        "e_06_an_equation_a_machine_and_real_packets_agree",
+        methods::e_06_an_equation_a_machine_and_real_packets_agree,
+    ),
+    (
+        "n_42_the_bottleneck_moves_from_the_wire_to_the_hosts",
+        methods::n_42_the_bottleneck_moves_from_the_wire_to_the_hosts,
+    ),
     ("hostile_frames_are_counted_and_do_not_disturb_other_hosts", hostile),
     ("a_run_survives_a_port_that_disappears", port_disappears),
     ("children_that_leave_the_session_end_with_the_run", leaves_session),

@@ -52,6 +52,13 @@ pub const PAGE: &Page = &Page {
             "10.77.0.1/24 for the first live host, 10.77.0.2/24 for the second, and so on",
         )
         .is("its IPv4 address and prefix length, when live"),
+        Param::optional(
+            "dscp",
+            ParamKind::Integers { min: 0, max: 63 },
+            "all its packets have class 0",
+        )
+        .is("the code point of class 0, 1, ... of its packets, when live; those with any other \
+             have the class after the last"),
         plugin::OF_HOST[0],
         plugin::OF_HOST[1],
         plugin::OF_HOST[2],
@@ -78,6 +85,10 @@ pub const KIND: Kind = Kind { page: PAGE, fit, maker: &HostKind { build } };
 
 fn fit(values: &Values) -> Result<(), Misfit> {
     plugin::fit_host(values)?;
+    if values.has("dscp") && values.given("live") != Some(true) {
+        let found = "packets of a host that is not live have no code points".to_owned();
+        return Err(Misfit::new("dscp", found, "add live = true, or leave it out"));
+    }
     if let Some(way) = values.given::<Nested>("reception").filter(|_| values.has("profile")) {
         return receive::kind::fit_profile(&way);
     }

@@ -11,11 +11,12 @@
 //! the machine ports and a timer. [`profile`] describes a host as data; [`kind`] is the page of a host. [`copies`]
 //! draws how often each byte is moved. [`adapter`] simulates adapters from their descriptions. [`receive`] has the
 //! ways to receive. [`port_processor`] is a router's port whose card, bus, memory and processor wait for each
-//! other. [`lookup_engines`] are lookups in hardware that share one memory.
+//! other. [`lookup_engines`] are lookups in hardware that share one memory. [`disk`] is a disk with zones.
 
 pub mod adapter;
 mod assembly;
 pub mod copies;
+pub mod disk;
 pub mod element;
 pub mod kind;
 pub mod lookup_engines;
@@ -30,4 +31,4 @@ pub static HOSTS: &[lastmeter_base::kind::Kind] = &[kind::KIND];
 
 /// All other kinds of nodes in this crate.
 pub static NODES: &[lastmeter_base::kind::Kind] =
-    &[port_processor::kind::KIND, adapter::element::KIND];
+    &[port_processor::kind::KIND, adapter::element::KIND, disk::KIND];

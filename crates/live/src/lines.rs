@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// The longest line.
-pub(crate) const LINE_MAX: usize = 1 << 20;
+pub(crate) const LINE_MAX: usize = 4 << 20;
 /// The longest line before the token is known to be right.
 pub(crate) const LINE_FIRST_MAX: usize = 4 << 10;
 /// Timeout for sending a message.

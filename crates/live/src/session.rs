@@ -9,7 +9,7 @@ use crate::error::{Doing, Result};
 use crate::flood::{Flood, Flooded};
 use crate::link;
 use crate::namespace::Isolation;
-use crate::port::{Arrivals, Arrived, Counts, Departure, Hosts, Line, Peer, Port};
+use crate::port::{Arrivals, Arrived, Classes, Counts, Departure, Hosts, Line, Peer, Port};
 use crate::port::{PortElement, Shared};
 use crate::site::{self, HostOptions, Kind, Site};
 use crate::sys;
@@ -204,10 +204,16 @@ impl Session {
         })
     }
 
-    /// The element of a host.
-    pub fn element(&self, end: usize, me: NodeId, peers: Vec<Peer>) -> PortElement {
-        let line = Arc::clone(&self.lines[end]);
-        PortElement::new(line, me, peers, Arc::clone(&self.hosts), self.arrivals[end].clone())
+    /// The element of a host, whose packets have these classes.
+    pub fn element(
+        &self,
+        end: usize,
+        me: NodeId,
+        peers: Vec<Peer>,
+        classes: Classes,
+    ) -> PortElement {
+        let (line, hosts) = (Arc::clone(&self.lines[end]), Arc::clone(&self.hosts));
+        PortElement::new(line, me, peers, hosts, classes, self.arrivals[end].clone())
     }
 
     /// Starts the programs, in order, and the clock of the run, which ends with the leading one.

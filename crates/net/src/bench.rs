@@ -5,11 +5,12 @@
 //! most 256 of them, whatever the number of flows.
 
 use crate::queue::{
-    Blue, BlueOptions, By, Cbs, CellDiscard, CellPolicy, Codel, CodelOptions, Control, Discard,
-    DropTail, Drr, DrrOptions, DualPi2, DualPi2Options, Edd, FifoPlus, FlatOptions, FlatWfq,
-    FqCodel, FqCodelOptions, Frames, HPfq, HopLaxity, Hrr, Late, Pie, PieOptions, Priority, Qsdrr,
-    Queue, Rcsp, RcspOptions, Red, RedOptions, Room, Scfq, ShareOptions, StopAndGo, Tdrr,
-    TimeAware, TokenBucket, Tree, VirtualClock, Wf2q, Wfq,
+    Blue, BlueOptions, By, Cake, CakeOptions, Cbs, CellDiscard, CellPolicy, Codel, CodelOptions,
+    Control, Discard, DropTail, Drr, DrrOptions, DualPi2, DualPi2Options, Edd, FifoPlus,
+    FlatOptions, FlatWfq, FqCodel, FqCodelOptions, FqPie, FqPieOptions, Frames, HPfq, HopLaxity,
+    Hrr, Late, Pie, PieOptions, Pifo, Priority, Qsdrr, Queue, Rank, Rcsp, RcspOptions, Red,
+    RedOptions, Room, Scfq, ShareOptions, StopAndGo, Tdrr, TimeAware, TokenBucket, Tree,
+    VirtualClock, Wf2q, Wfq,
 };
 use lastmeter_base::bench::{Case, Work};
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, Rate, Stream, Time};
@@ -41,6 +42,36 @@ macro_rules! cases {
     };
 }
 
+/// A hierarchy of 64 classes at a depth of 1, 2, 3 and 6: what a packet costs grows with the depth, not with the
+/// classes.
+pub const DEPTHS: &[Case] = &[
+    depth("queue/h-pfq-depth@1", |quick| rounds(deep(1), DEEP, quick)),
+    depth("queue/h-pfq-depth@2", |quick| rounds(deep(2), DEEP, quick)),
+    depth("queue/h-pfq-depth@3", |quick| rounds(deep(3), DEEP, quick)),
+    depth("queue/h-pfq-depth@6", |quick| rounds(deep(6), DEEP, quick)),
+];
+
+/// The classes of [`DEPTHS`].
+const DEEP: u32 = 64;
+
+const fn depth(name: &'static str, prepare: fn(bool) -> Box<dyn FnMut() -> Work>) -> Case {
+    let what = "enqueues and dequeues a packet of 64 classes at the end of so many levels";
+    Case { name, unit: "packets", what, prepare }
+}
+
+/// [`DEEP`] classes at the end of so many levels, with as many branches at each.
+fn deep(levels: u32) -> HPfq {
+    let branches = 1u64 << (DEEP.ilog2() / levels);
+    let (mut parents, mut level) = (Vec::new(), vec![0u64]);
+    for _ in 0..levels {
+        let from = parents.len() as u64 + 1;
+        parents.extend(level.iter().flat_map(|&parent| (0..branches).map(move |_| parent)));
+        level = (from..=parents.len() as u64).collect();
+    }
+    let tree = Tree::new(&parents, &[]).expect("each level comes before the next");
+    HPfq::new(tree, Room::UNLIMITED, u64::MAX)
+}
+
 /// The benchmarks of this crate: every discipline.
 pub const CASES: &[Case] = cases! {
     "drop-tail": |_| drop_tail(),
@@ -58,6 +89,14 @@ pub const CASES: &[Case] = cases! {
         ..FqCodelOptions::rfc_8290()
     }),
     "pie": |_| Pie::new(PieOptions::RFC_8033, stream()),
+    "fq-pie": |_| {
+        let pie = PieOptions { room: Room::packets(PACKETS_MAX), ..PieOptions::RFC_8033 };
+        FqPie::new(FqPieOptions { queues: None, pie, ..FqPieOptions::usual() }, stream())
+    },
+    "cake": |_| {
+        let room = Room::packets(PACKETS_MAX);
+        Cake::new(CakeOptions { queues: None, room, ..CakeOptions::usual() }, stream())
+    },
     "dual-pi2": |_| DualPi2::new(DualPi2Options::usual(Room::UNLIMITED)),
     "scfq": |_| Scfq::new(ShareOptions::weighted(&[])),
     "virtual-clock": |_| {
@@ -75,6 +114,7 @@ pub const CASES: &[Case] = cases! {
         room: Room::UNLIMITED,
         each: u64::MAX,
     }),
+    "pifo": |_| Pifo::new(Rank::Fair, (4, 8), Room::UNLIMITED),
     "edd": |_| Edd::new(Duration::from_secs(1), Duration::ZERO, Room::UNLIMITED),
     "fifo-plus": |_| FifoPlus::new(0.001, Room::UNLIMITED),
     "hop-laxity": |_| HopLaxity::new(Late::Send, Room::UNLIMITED),
@@ -171,7 +211,8 @@ mod tests {
     /// Benchmarks run as tests on small input, twice with one result; none is missing.
     #[test]
     fn every_discipline_has_a_benchmark_with_a_repeatable_result() {
-        for case in CASES.iter().filter(|case| !case.name.ends_with("@10000")) {
+        let all = CASES.iter().filter(|case| !case.name.ends_with("@10000"));
+        for case in all.chain(DEPTHS) {
             let run = || (case.prepare)(true)().hash;
             assert_eq!(run(), run(), "{}", case.name);
         }

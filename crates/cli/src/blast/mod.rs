@@ -1,6 +1,7 @@
 //! `lastmeter blast`: traffic between hosts, under remote control (D-123, N-90).
 
 pub mod plan;
+mod stored;
 mod table;
 
 use crate::world::{self, Disk};
@@ -47,7 +48,11 @@ A plan:
   rate = \"1 Gbit/s\"            # or packets = \"900 kpps\", or fastest = true
   duration = \"2 s\"             # or count = 100000
   format = \"aal5\"              # or \"udp\"
-  pattern = \"periodic\"         # or \"poisson\", or \"on-off\" with on and off";
+  pattern = \"periodic\"         # or \"poisson\", or \"on-off\" with on and off
+
+  In place of size and rate, packets of a kind of traffic of the models, or of a capture:
+  traffic = { tcplib = { every = \"50 ms\", rate = \"1 Mbit/s\" } }
+  traffic = { replay = { capture = \"transfer.pcapng\", bytes = true } }";
 
 #[derive(clap::Subcommand)]
 enum Verb {

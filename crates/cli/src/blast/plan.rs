@@ -30,9 +30,15 @@
 //! | `start`         | 0 s        | after the run's start                                            |
 //! | `format`        | `udp`      | size of the IP packet; or `aal5`: size of the frame in a CPCS-PDU |
 //! | `offload`       | `true`     | whether packets may be sent in batches (UDP GSO)                 |
+//! | `traffic`       | none       | in place of size and rate: packets of a kind of traffic of the models |
 //!
 //! Sizes are taken in turn (`["64 B", "1500 B"]`), drawn with weights (`[["64 B", 7], ["1500 B", 1]]`), or
 //! drawn between two (`{ uniform = ["64 B", "1500 B"] }`).
+//!
+//! Packets of `traffic = { tcplib = { every = "50 ms", rate = "1 Mbit/s" } }` are drawn before the run, the same for
+//! the same seed (A-145); those of `traffic = { replay = { capture = "FILE" } }` have the times and lengths of a
+//! capture (E-52). Their content is that of all packets of `blast`, so that loss and delay are measured; shorter ones
+//! than that needs are sent with the least size.
 //!
 //! ```
 //! use lastmeter::blast::plan;
@@ -44,7 +50,8 @@
 //! assert_eq!(plan.flows[0].name, "f");
 //! ```
 
-use lastmeter_base::kind::{Param, ParamKind, Value, Values};
+use super::stored;
+use lastmeter_base::kind::{Family, Nested, Param, ParamKind, Value, Values};
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_lab::document::{
     Content, Decoder, Document, Entry, Fault, Item, Problem, Shape, join, quantity,
@@ -86,6 +93,8 @@ const FLOW: &[Param] = &[
     Param::or("start", ParamKind::Time, "0 s").is("after the run's start"),
     Param::or("format", ParamKind::Choice(&["udp", "aal5"]), "udp").is("format of its packets"),
     Param::or("offload", ParamKind::Flag, "true").is("send packets in batches (UDP GSO)"),
+    Param::optional("traffic", ParamKind::Nested(Family::Traffic), "its size and rate")
+        .is("packets of a kind of traffic of the models, in place of size and rate"),
 ];
 
 /// Reads a plan; `file` is what messages call it. Tokens are read through `library`.
@@ -98,9 +107,10 @@ pub fn plan(file: &str, text: &[u8], library: &dyn Library) -> Result<Plan, Vec<
     let shape = Shape { what: "the plan", params: PLAN, kind: None, besides: &["host", "flow"] };
     let (_, values) = decoder.table(&shape, &root, "");
     let hosts = hosts(&mut decoder, &root);
-    let flows = flows(&mut decoder, &root, &hosts);
+    let seed = values.given("seed").unwrap_or(0);
+    let flows = flows(&mut decoder, &root, &hosts, seed);
     let drain: Duration = values.given("drain").unwrap_or(Duration::ZERO);
-    let plan = Plan { seed: values.given("seed").unwrap_or(0), drain, hosts, flows };
+    let plan = Plan { seed, drain, hosts, flows };
     // Problems already reported would be errors here, too.
     if decoder.reporter.is_empty()
         && let Err(error) = plan.check()
@@ -210,7 +220,7 @@ fn token(library: &dyn Library, path: &str) -> Result<String, Fault> {
     Ok(token.to_owned())
 }
 
-fn flows(decoder: &mut Decoder<'_>, root: &Item, hosts: &[Host]) -> Vec<Flow> {
+fn flows(decoder: &mut Decoder<'_>, root: &Item, hosts: &[Host], seed: u64) -> Vec<Flow> {
     let example = "[[flow]], and below it name, from, to, size, rate and duration";
     let mut flows: Vec<Flow> = Vec::new();
     for (key, item) in tables(decoder, root, "flow", example) {
@@ -220,7 +230,33 @@ fn flows(decoder: &mut Decoder<'_>, root: &Item, hosts: &[Host]) -> Vec<Flow> {
         let (_, values) = decoder.table(&shape, item, &key);
         check_name(decoder, item, &key, flows.iter().map(|flow| &flow.name));
         let ends = ["from", "to"].map(|which| end(decoder, item, &key, hosts, which));
+        let format = match values.given::<String>("format").as_deref() {
+            Some("aal5") => Format::Aal5,
+            _ => Format::Udp,
+        };
         let size = item.get("size").map(|size| sizes(decoder, size, &join(&key, "size")));
+        let drawn = item.get("traffic").map(|place| {
+            let kind = values.given::<Nested>("traffic")?;
+            let drawn = stored::packets(&kind, &values, format, seed, decoder.library);
+            let drawn = drawn.and_then(|drawn| match pace_given(item).next() {
+                Some(name) => Err(Fault::new(format!("`{name}` beside `traffic`"), ALONE)),
+                None => Ok(drawn),
+            });
+            let report = |fault| decoder.report(&place.mark, &join(&key, "traffic"), fault);
+            drawn.map_err(report).ok()
+        });
+        if let Some(stored) = drawn {
+            if let (Some(stored), [Some(from), Some(to)]) = (stored, ends) {
+                let name = values.given("name").unwrap_or_default();
+                flows.push(Flow {
+                    name,
+                    from,
+                    to,
+                    traffic: stored::traffic(stored, &values, format),
+                });
+            }
+            continue;
+        }
         if size.is_none() {
             let fault = Fault::new("a flow lacks `size`", "add size = \"1500 B\"");
             decoder.report(&item.mark, &key, fault);
@@ -232,10 +268,6 @@ fn flows(decoder: &mut Decoder<'_>, root: &Item, hosts: &[Host]) -> Vec<Flow> {
         else {
             continue;
         };
-        let format = match values.given::<String>("format").as_deref() {
-            Some("aal5") => Format::Aal5,
-            _ => Format::Udp,
-        };
         let traffic = Traffic {
             size,
             pace,
@@ -245,6 +277,7 @@ fn flows(decoder: &mut Decoder<'_>, root: &Item, hosts: &[Host]) -> Vec<Flow> {
             duration: values.given("duration"),
             count: values.given("count"),
             offload: values.given("offload").unwrap_or(true),
+            stored: Vec::new(),
         };
         if decoder.reporter.len() == before
             && let Err(error) = traffic.check()
@@ -319,6 +352,15 @@ fn sizes(decoder: &mut Decoder<'_>, item: &Item, key: &str) -> Option<Sizes> {
         },
         _ => one(decoder, item).map(|size| Sizes::InTurn(vec![size])),
     }
+}
+
+const ALONE: &str =
+    "write one of them: `traffic` brings sizes and times, and needs only `duration`";
+
+/// What is said about sizes and times besides `traffic`.
+fn pace_given(item: &Item) -> impl Iterator<Item = &'static str> {
+    let names = ["size", "rate", "packets", "fastest", "pattern", "on", "off"];
+    names.into_iter().filter(|name| item.get(name).is_some())
 }
 
 const PACES: &str = "write rate = \"1 Gbit/s\", packets = \"900 kpps\" or fastest = true";
@@ -407,5 +449,76 @@ mod tests {
         assert_eq!((cells.format, cells.size), (Format::Aal5, Sizes::Between(64, 9180)));
         let (on, off) = (Duration::from_ms(1), Duration::from_ms(9));
         assert_eq!(cells.pattern, Pattern::OnOff { on, off });
+    }
+
+    /// The traffic of models between real sockets: tcplib's conversations (A-145), and the packets of a
+    /// capture (E-52), each packet with its own time and size.
+    #[test]
+    fn a_145_and_e_52_packets_of_a_model_and_of_a_capture_are_sent() {
+        let head = "[[host]]\nname = \"a\"\nat = \"here\"\n";
+        let flow = |name: &str, rest: &str| {
+            format!("[[flow]]\nname = \"{name}\"\nfrom = \"a\"\nto = \"a\"\n{rest}\n")
+        };
+        let drawn = "count = 400\ntraffic = { tcplib = { every = \"2 ms\", rate = \"5 Mbit/s\" } }";
+        let capture =
+            "traffic = { replay = { capture = \"../../examples/captures/mixed.pcapng\" } }";
+        let text = [
+            head,
+            &flow("drawn", drawn),
+            &flow("recorded", &format!("duration = \"700 ms\"\n{capture}")),
+        ]
+        .concat();
+        let plan = plan("plan.toml", text.as_bytes(), &Builtin).unwrap();
+        let [drawn, recorded] = [0, 1].map(|at| &plan.flows[at].traffic);
+        assert_eq!((drawn.stored.len(), drawn.pace), (400, Pace::Stored));
+        // Full segments of 552 bytes, and keystrokes, which are sent with the least size.
+        let full = drawn.stored.iter().filter(|&&(_, size)| size == 552).count();
+        assert!(full > 40 && drawn.stored.iter().any(|&(_, size)| size == 60), "{full}");
+        let control = std::sync::Arc::new(lastmeter_engine::Control::default());
+        let outcome = lastmeter_live::blast::run(&plan, &control, &|_| {}).unwrap();
+        for (flow, traffic) in outcome.flows.iter().zip([drawn, recorded]) {
+            assert_eq!(flow.sent, traffic.stored.len() as u64, "{}", flow.name);
+            assert_eq!((flow.received, flow.lost), (flow.sent, Some(0)), "{}", flow.name);
+        }
+    }
+
+    #[test]
+    fn traffic_of_a_model_is_refused_beside_a_size_and_where_blast_has_its_own() {
+        let said = |flow: &str| {
+            let problems = read(flow).unwrap_err();
+            problems.iter().map(|one| format!("{} {}", one.found, one.right)).collect::<String>()
+        };
+        let tcplib = "traffic = { tcplib = { every = \"2 ms\", rate = \"5 Mbit/s\" } }";
+        assert!(said(&format!("count = 5\nsize = \"64 B\"\n{tcplib}")).contains("`size` beside"));
+        assert!(said(tcplib).contains("more than 100000 packets"));
+        let other = "count = 5\ntraffic = { poisson = { rate = \"1 Mbit/s\", size = \"99 B\" } }";
+        assert!(said(other).contains("write tcplib, replay"));
+        let lost = "traffic = { replay = { capture = \"nowhere.pcap\" } }";
+        assert!(said(lost).contains("no such built-in file"));
+    }
+
+    /// N-44: the preset of files sends the same load in files of everyday sizes and of a supercomputer's, which come in
+    /// bursts a hundred times as long.
+    #[test]
+    fn n_44_the_preset_of_files_has_bursts_of_their_sizes() {
+        let text = include_bytes!("../../../../experiments/atomic2-services/files.toml");
+        let mut plan = plan("files.toml", text, &Builtin).unwrap();
+        let sent = |at: usize| {
+            let stored = &plan.flows[at].traffic.stored;
+            let bytes: u64 = stored.iter().map(|&(_, size)| u64::from(size)).sum();
+            // A silence of more than a millisecond ends a file.
+            let files = 1 + stored.iter().skip(1).filter(|&&(gap, _)| gap > 1_000_000).count();
+            (bytes, files)
+        };
+        assert_eq!([sent(0), sent(1)], [(20_000_000, 200), (20_000_000, 2)]);
+        // A tenth of it between real sockets.
+        for flow in &mut plan.flows {
+            flow.traffic.duration = Some(Duration::from_ms(100));
+            flow.traffic.start = Duration::ZERO;
+        }
+        let control = std::sync::Arc::new(lastmeter_engine::Control::default());
+        let outcome = lastmeter_live::blast::run(&plan, &control, &|_| {}).unwrap();
+        let everyday = &outcome.flows[0];
+        assert!(everyday.sent >= 10 * 67 && everyday.received > 0, "{}", everyday.sent);
     }
 }

@@ -31,8 +31,10 @@ fn words(traffic: &Traffic) -> String {
         Pace::Rate(rate) => format!("at {rate}"),
         Pace::Packets(rate) => format!("at {rate}"),
         Pace::Fastest => "as fast as possible".to_owned(),
+        Pace::Stored => format!("{} packets of a model or a capture", traffic.stored.len()),
     };
     let pattern = match traffic.pattern {
+        _ if traffic.pace == Pace::Stored => "each at its time".to_owned(),
         Pattern::Periodic => "periodic".to_owned(),
         Pattern::Poisson => "Poisson".to_owned(),
         Pattern::OnOff { on, off } => format!("{on} on, {off} off"),

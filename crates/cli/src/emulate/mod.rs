@@ -27,6 +27,7 @@ use lastmeter_lab::run::{Failure, closing};
 use lastmeter_ledger::{Confidence, Ledger, Verdict};
 use lastmeter_live::clock::WaitOptions;
 use lastmeter_live::flood::Flood;
+use lastmeter_live::port::Classes;
 use lastmeter_live::session::{End, Measured, Program, Session};
 use lastmeter_live::site::{HostOptions, Kind};
 use std::sync::Arc;
@@ -114,7 +115,8 @@ pub fn run(
     let mut ends = |LiveEnd { index, node, peers }: LiveEnd| -> Box<dyn Element> {
         let peers = peers.into_iter();
         let peers = peers.map(|Peer { node, path }| lastmeter_live::port::Peer { node, path });
-        Box::new(session.element(index, node, peers.collect()))
+        let classes = Classes::new(&hosts[index].codes);
+        Box::new(session.element(index, node, peers.collect(), classes))
     };
     let built = build_between(experiment, &Changes::NONE, library, Some(&mut ends));
     let mut built = built.map_err(Failure::Problems)?;
@@ -180,7 +182,7 @@ fn ends(hosts: &[LiveHost], attached: &[(String, String)]) -> Result<Vec<End>, F
         return Err(unknown("--attach", name, hosts));
     }
     let end = |host: &LiveHost| {
-        let LiveHost { name, address, prefix } = host.clone();
+        let LiveHost { name, address, prefix, .. } = host.clone();
         match attached.iter().find(|(attached, _)| *attached == name) {
             Some((_, interface)) => End::Attached { name, interface: interface.clone() },
             None => End::Made(HostOptions { name, address, prefix }),

@@ -122,6 +122,7 @@ impl Element for Player {
                 packet.destination = peer.node;
                 packet.flow = FlowId(arrived.flow);
                 packet.ecn = arrived.ecn;
+                packet.class = arrived.class;
                 packet.seq = self.next as u64;
                 packet.deadline = cx.now();
                 packet.entered = cx.now();

@@ -20,6 +20,8 @@ pub struct LiveHost {
     pub address: Ipv4Addr,
     /// The length of its network prefix in bits.
     pub prefix: u8,
+    /// The code points of its packets' classes.
+    pub codes: Vec<u8>,
 }
 
 impl Experiment {
@@ -33,7 +35,9 @@ impl Experiment {
             let default = (Ipv4Addr::new(a, b, c, place as u8 + 1), PREFIX);
             let (address, prefix) =
                 address(values).and_then(|text| parse(&text).ok()).unwrap_or(default);
-            LiveHost { name: single.name.clone(), address, prefix }
+            let codes = values.given::<Vec<u64>>("dscp").unwrap_or_default();
+            let codes = codes.into_iter().map(|code| code as u8).collect();
+            LiveHost { name: single.name.clone(), address, prefix, codes }
         };
         network.live(self).into_iter().take(LIVE_MAX).enumerate().map(host).collect()
     }

@@ -9,6 +9,7 @@
 //! Packets hold whole cells; other packets are dropped. What leaves a link is written into the next switch at
 //! once; the delay of its fibre is that of the experiment's link in front of it.
 
+use super::OnBus;
 use super::card::{Action, Card, Counts, Side};
 use super::channels::{self, Channels, LEAVE};
 use super::crossbar::{Crossbar, Moved};
@@ -56,8 +57,13 @@ pub const SWITCH: &Page = &Page {
     params: &[
         Param::or("ports", ParamKind::Integer { min: 1, max: PORT_MAX as u64 + 1 }, "6")
             .is("number of ports; neighbours are attached in the order of their links"),
-        Param::or("rate", ParamKind::Rate, "700 Mbit/s").is("rate of each port, in each direction"),
+        Param::or("rate", ParamKind::Rate, "700 Mbit/s")
+            .is("rate of each port, in each direction, with a bus of 32 bits"),
         Param::or("cells", ParamKind::COUNT, "256").is("capacity of the FIFO at each input"),
+        Param::or("bus", ParamKind::Integer { min: 8, max: 512 }, "32")
+            .is("bits of the bus of each port: a word crosses at each tick"),
+        Param::or("cell", ParamKind::PACKET, "56 B")
+            .is("bytes of a cell on the bus, which takes whole words"),
     ],
     source: "Aurora report, §3.1.1, §4.1.1, §5.4.2",
     deviations: &[
@@ -69,6 +75,7 @@ pub const SWITCH: &Page = &Page {
         ("moved", "cells moved"),
         ("full", "cells that arrived at a full FIFO"),
         ("depth_most", "most cells at one input"),
+        ("padding", "bytes that crossed only to fill the last word of a cell"),
     ],
     drops: &[
         ("FIFO full", "cells that arrived at a full FIFO"),
@@ -298,9 +305,10 @@ fn switch(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     }
     let resource = site.units("crossbar", "", ResourceKind::Engine, ports as u32);
     let stage = site.stage("crossbar", Some(&resource));
-    let cell_time = stage.rate(values.get("rate")).time_for(Bytes(VUNET_CELL_LEN as u64));
+    let on_bus = OnBus { cell: values.get::<Bytes>("cell").0, bits: values.get("bus") };
+    let cell_time = on_bus.time(stage.rate(values.get("rate")));
     let crossbar = Crossbar::new(ports, values.get::<u64>("cells") as usize, cell_time);
-    let element = site.add(Switch::new(crossbar, stage.id, resource.id))?;
+    let element = site.add(Switch::new(crossbar, on_bus, stage.id, resource.id))?;
     Ok(Ports::each(element, 0..attached))
 }
 
@@ -348,6 +356,7 @@ fn far_and_near(site: &Site<'_>) -> Result<[usize; 2], String> {
 /// A switch; input and output ports have the same numbers.
 pub struct Switch {
     crossbar: Crossbar<Packet>,
+    on_bus: OnBus,
     stage: StageId,
     /// One for each output, with the end of its last transfer.
     meters: Vec<(Meter, Time)>,
@@ -359,9 +368,14 @@ const CROSS: TimerId = TimerId(0);
 
 impl Switch {
     /// A switch around a crossbar, whose outputs are the units of `resource`.
-    pub fn new(crossbar: Crossbar<Packet>, stage: StageId, resource: ResourceId) -> Switch {
+    pub fn new(
+        crossbar: Crossbar<Packet>,
+        on_bus: OnBus,
+        stage: StageId,
+        resource: ResourceId,
+    ) -> Switch {
         let meters = (0..crossbar.ports()).map(|_| (Meter::new(resource), Time::START));
-        Switch { meters: meters.collect(), crossbar, stage, moved: 0, full: 0 }
+        Switch { meters: meters.collect(), crossbar, on_bus, stage, moved: 0, full: 0 }
     }
 
     fn advance(&mut self, cx: &mut Context<'_>) {
@@ -421,6 +435,7 @@ impl Element for Switch {
         out.count("moved", self.moved);
         out.count("full", self.full);
         out.count("depth_most", self.crossbar.depth_max as u64);
+        out.count("padding", self.moved * self.on_bus.padding());
     }
 }
 

@@ -15,6 +15,7 @@
 //!   hop (A-69, A-71).
 //! * [`reserve`]: paths that links reserve hop by hop, to compare with that.
 //! * [`site`]: switches, links and clients without time, to test all that.
+//! * [`edge`]: what the switch leaves to its clients: copies, credits, classes (A-10).
 //! * [`discovery`]: how a host discovers the network (A-72).
 //! * [`element`]: switch, link and bridges as elements; [`camera`] and [`viewer`] at the ends.
 //!
@@ -28,6 +29,7 @@ pub mod channels;
 pub mod connection;
 pub mod crossbar;
 pub mod discovery;
+pub mod edge;
 pub mod element;
 mod ends;
 pub mod half;
@@ -36,18 +38,42 @@ pub mod site;
 pub mod vci;
 pub mod viewer;
 
-use lastmeter_wire::atm::vunet::{VUNET_CELL_LEN, VunetCell};
+use lastmeter_base::{Bytes, Duration, Rate};
+use lastmeter_wire::atm::vunet::VunetCell;
 use lastmeter_wire::atm::{Circuit, HEADER_LEN, Header, Interface, PAYLOAD_LEN, PayloadType};
 use lastmeter_wire::control::vunet::Control;
 
-/// Words per cell on a port whose bus has this many bits (A-23): 14 words of 32, 7 of 64.
+/// A cell on the bus of a port: whole words cross it, and what is left of the last one is padding (A-14, A-23).
 ///
 /// ```
-/// use lastmeter_lan::vunet::words;
+/// use lastmeter_lan::vunet::OnBus;
+/// let words = |bits| OnBus { cell: 56, bits }.words();
 /// assert_eq!((words(32), words(64)), (14, 7));
+/// // A cell of 53 bytes takes as many words as one of 56.
+/// let atm = OnBus { cell: 53, bits: 64 };
+/// assert_eq!((atm.words(), atm.padding()), (7, 3));
 /// ```
-pub fn words(bus_bits: usize) -> usize {
-    (VUNET_CELL_LEN * 8).div_ceil(bus_bits.max(1))
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnBus {
+    /// Bytes of a cell.
+    pub cell: u64,
+    /// Width of the bus, in bits.
+    pub bits: u64,
+}
+
+impl OnBus {
+    /// Words per cell.
+    pub fn words(self) -> u64 {
+        (self.cell * 8).div_ceil(self.bits.max(1))
+    }
+    /// Bytes that a cell leaves of its last word.
+    pub fn padding(self) -> u64 {
+        self.words() * self.bits / 8 - self.cell
+    }
+    /// How long a cell takes on a port that has this rate with a bus of 32 bits: as many ticks as words.
+    pub fn time(self, rate: Rate) -> Duration {
+        rate.time_for(Bytes(self.words() * 4))
+    }
 }
 
 /// The header of data, or of a control cell that travels in the data stream of its channel.

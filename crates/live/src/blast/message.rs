@@ -29,7 +29,7 @@ pub(crate) use crate::lines::{
 };
 
 /// The protocol version, the same on both sides.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A driver's request to an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

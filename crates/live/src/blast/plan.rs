@@ -1,6 +1,6 @@
 //! A plan: the hosts and the flows between them.
 
-use super::traffic::Traffic;
+use super::traffic::{STORED_MAX, Traffic};
 use super::{DRAIN_MAX, FLOWS_MAX, HOSTS_MAX};
 use crate::error::{Result, wrong};
 use lastmeter_base::Duration;
@@ -106,6 +106,11 @@ impl Plan {
                 return wrong("flow", found, "one of the plan's hosts");
             }
             flow.traffic.check()?;
+        }
+        let stored: usize = self.flows.iter().map(|flow| flow.traffic.stored.len()).sum();
+        if stored > STORED_MAX {
+            let right = format!("at most {STORED_MAX} of all flows");
+            return wrong("flow", format!("with {stored} stored packets"), right);
         }
         Ok(())
     }

@@ -46,6 +46,7 @@ fn traffic(format: Format, packets: u64) -> Traffic {
         duration: None,
         count: Some(packets),
         offload: true,
+        stored: Vec::new(),
     }
 }
 

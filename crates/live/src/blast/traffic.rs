@@ -14,6 +14,8 @@ use super::header;
 pub const RUN_MAX: Duration = Duration::from_secs(3600);
 /// The most sizes that one flow cycles through or draws from.
 pub const SIZES_MAX: usize = 1_000;
+/// The most packets of a plan that have times and sizes of their own, all its flows together.
+pub const STORED_MAX: usize = 100_000;
 /// The greatest weight of a size.
 pub const WEIGHT_MAX: u32 = 1_000_000;
 /// Bytes of the headers of IPv4 and UDP, which a size of the format `udp` includes.
@@ -113,6 +115,8 @@ pub enum Pace {
     Packets(#[serde(with = "crate::text")] PacketRate),
     /// As fast as the host can.
     Fastest,
+    /// Each packet has its own time and size: those of a capture, or drawn by a model.
+    Stored,
 }
 
 /// When packets leave.
@@ -205,6 +209,9 @@ pub struct Traffic {
     pub count: Option<u64>,
     /// Whether packets of one size may be sent in batches (UDP GSO).
     pub offload: bool,
+    /// For [`Pace::Stored`]: of each packet, nanoseconds since the one before it, and its size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stored: Vec<(u64, u32)>,
 }
 
 impl Traffic {
@@ -236,6 +243,7 @@ impl Traffic {
             let found = if low < least { low } else { high };
             return wrong("size", format!("{found} B"), format!("{least} B to {most} B"));
         }
+        self.check_stored(low, high)?;
         if self.pace == Pace::Fastest && self.pattern != Pattern::Periodic {
             let found = "set for a flow without a rate";
             return wrong("pattern", found, "periodic, or the flow needs a rate");
@@ -259,6 +267,22 @@ impl Traffic {
             }
             Some(0) => wrong("count", "0", "at least 1"),
             _ => Ok(()),
+        }
+    }
+
+    /// Stored packets go with the pace that needs them, and their sizes lie within those announced.
+    fn check_stored(&self, low: u32, high: u32) -> Result<()> {
+        let many = self.stored.len();
+        if (self.pace == Pace::Stored) != (many > 0) || many > STORED_MAX {
+            let right = format!("1 to {STORED_MAX} packets, in a flow that has them");
+            return wrong("traffic", format!("{many} packets"), right);
+        }
+        if self.pace == Pace::Stored && self.pattern != Pattern::Periodic {
+            return wrong("pattern", "set for stored packets", "left out: they have their times");
+        }
+        match self.stored.iter().find(|(_, size)| !(low..=high).contains(size)) {
+            Some((_, size)) => wrong("traffic", format!("a packet of {size} B"), "within `size`"),
+            None => Ok(()),
         }
     }
 
@@ -299,7 +323,15 @@ impl Schedule {
             _ => 0,
         };
         let stream = Stream::new(seed, name);
-        Schedule { traffic: traffic.clone(), stream, at: 0, made: 0, weights }
+        let mut schedule = Schedule { traffic: traffic.clone(), stream, at: 0, made: 0, weights };
+        schedule.at = schedule.stored().map_or(0, |(gap, _)| gap.as_ps());
+        schedule
+    }
+
+    /// The stored packet that is next, and the time since the one before it.
+    fn stored(&self) -> Option<(Duration, u32)> {
+        let &(gap, size) = self.traffic.stored.get(usize::try_from(self.made).ok()?)?;
+        Some((Duration::from_ps(gap.saturating_mul(1000)), size))
     }
 
     /// When the next packet would be due: a gap after the last.
@@ -308,6 +340,9 @@ impl Schedule {
     }
 
     fn size(&mut self) -> u32 {
+        if let Some((_, size)) = self.stored() {
+            return size;
+        }
         match &self.traffic.size {
             Sizes::InTurn(sizes) => sizes[(self.made % sizes.len() as u64) as usize],
             Sizes::Weighted(sizes) => {
@@ -328,7 +363,7 @@ impl Schedule {
         let gap = match self.traffic.pace {
             Pace::Rate(rate) => rate.time_for(Bytes(u64::from(size))),
             Pace::Packets(rate) => rate.gap(),
-            Pace::Fastest => Duration::ZERO,
+            Pace::Fastest | Pace::Stored => Duration::ZERO,
         };
         let gap = match self.traffic.pattern {
             Pattern::Poisson => Draw::Exponential(gap).sample(&mut self.stream),
@@ -350,6 +385,9 @@ impl Iterator for Schedule {
     fn next(&mut self) -> Option<Departure> {
         let until = self.traffic.duration.unwrap_or(RUN_MAX).as_ps();
         let paced = self.traffic.pace != Pace::Fastest;
+        if self.traffic.pace == Pace::Stored && self.stored().is_none() {
+            return None;
+        }
         if self.traffic.count.is_some_and(|count| self.made >= count) || (paced && self.at >= until)
         {
             return None;
@@ -358,6 +396,9 @@ impl Iterator for Schedule {
         let size = self.size();
         self.step(size);
         self.made += 1;
+        if let Some((gap, _)) = self.stored() {
+            self.at = self.at.saturating_add(gap.as_ps());
+        }
         Some(Departure { at, size })
     }
 }
@@ -377,6 +418,7 @@ mod tests {
             duration: Some(Duration::from_ms(12)),
             count: None,
             offload: true,
+            stored: Vec::new(),
         }
     }
 
@@ -417,6 +459,26 @@ mod tests {
         assert_eq!(all.len(), 3 * 84);
         assert_eq!(all[84].at, Duration::from_ms(4));
         assert!(all.iter().all(|one| one.at.as_ps() % 4_000_000_000 < 1_000_000_000));
+    }
+
+    #[test]
+    fn e_52_stored_packets_leave_at_their_times_with_their_sizes() {
+        let stored = vec![(2_000, 100), (0, 1500), (9_000, 60), (1, 60)];
+        let traffic = Traffic {
+            size: Sizes::Between(60, 1500),
+            pace: Pace::Stored,
+            stored: stored.clone(),
+            ..plain()
+        };
+        let all: Vec<(u64, u32)> =
+            departures(&traffic).iter().map(|one| (one.at.as_ps() / 1000, one.size)).collect();
+        assert_eq!(all, [(2_000, 100), (2_000, 1500), (11_000, 60), (11_001, 60)]);
+        let short = Traffic { duration: Some(Duration::from_us(5)), ..traffic.clone() };
+        assert_eq!(departures(&short).len(), 2);
+        let said = |traffic: Traffic| traffic.check().unwrap_err().to_string();
+        assert!(said(Traffic { stored: vec![(0, 1501)], ..traffic.clone() }).contains("1501 B"));
+        assert!(said(Traffic { stored: Vec::new(), ..traffic }).contains("1 to 100000 packets"));
+        assert!(said(Traffic { stored, ..plain() }).contains("in a flow that has them"));
     }
 
     #[test]

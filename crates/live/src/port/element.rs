@@ -12,7 +12,9 @@
 //!
 //! A packet's length is that of its frame: with the Ethernet header, without preamble, check sequence
 //! and gap. Its flow is a hash of addresses and ports, so that fair queues see flows; its ECN bits are
-//! those of the frame, and a queue's mark is written into it (RFC 3168 §5, checksum by RFC 1624).
+//! those of the frame, and a queue's mark is written into it (RFC 3168 §5, checksum by RFC 1624). Its class is
+//! decided by its differentiated-services code point (RFC 2474 §3), so that packets reach every leaf of a
+//! link-sharing tree.
 //!
 //! The packet's `tag` is the time in picoseconds for which the frame had waited unseen.
 
@@ -53,6 +55,25 @@ pub struct Peer {
     pub path: PathId,
 }
 
+/// The class of a packet, by its code point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classes([u8; 64]);
+
+impl Classes {
+    /// Class n has the n-th code point; packets with any other have the class after the last. Without code points, all
+    /// have class 0.
+    pub fn new(codes: &[u8]) -> Classes {
+        let mut of_code = [codes.len() as u8; 64];
+        for (class, &code) in codes.iter().enumerate().rev() {
+            of_code[usize::from(code) & 63] = class as u8;
+        }
+        Classes(of_code)
+    }
+    fn of(&self, code: u8) -> u8 {
+        self.0[usize::from(code) & 63]
+    }
+}
+
 /// A frame that arrived, kept for a twin run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
@@ -66,6 +87,8 @@ pub struct Arrived {
     pub flow: u32,
     /// Its ECN bits.
     pub ecn: Ecn,
+    /// Its class.
+    pub class: u8,
     /// What it carried.
     pub hash: u64,
 }
@@ -82,6 +105,7 @@ pub struct PortElement {
     me: NodeId,
     peers: Vec<Peer>,
     hosts: Arc<Mutex<Hosts>>,
+    classes: Classes,
     keep: Option<Arrivals>,
     seq: u64,
 }
@@ -94,9 +118,10 @@ impl PortElement {
         me: NodeId,
         peers: Vec<Peer>,
         hosts: Arc<Mutex<Hosts>>,
+        classes: Classes,
         keep: Option<Arrivals>,
     ) -> PortElement {
-        PortElement { line, me, peers, hosts, keep, seq: 0 }
+        PortElement { line, me, peers, hosts, classes, keep, seq: 0 }
     }
 
     fn take(&mut self, cx: &mut Context<'_>) {
@@ -108,6 +133,7 @@ impl PortElement {
         line.receive(&mut |arrival| {
             let mut first = None;
             let seen = Seen::of(arrival.parts);
+            let class = self.classes.of(seen.code);
             let peer = self.peer(&seen);
             let peers = match peer {
                 Some(peer) => &self.peers[usize::from(peer)..=usize::from(peer)],
@@ -122,7 +148,7 @@ impl PortElement {
                 packet.seq = self.seq;
                 packet.tag = arrival.age.map_or(0, Duration::as_ps);
                 packet.hops = 0;
-                packet.class = 0;
+                packet.class = class;
                 packet.deadline = cx.now();
                 first.get_or_insert_with(|| self.keep.as_ref().map(|_| hash(&packet.content)));
                 packet.entered = cx.now();
@@ -133,7 +159,7 @@ impl PortElement {
                 if keep.len() < ARRIVALS_MAX {
                     let (at, len) = (cx.now(), arrival.len() as u32);
                     let Seen { flow, ecn, .. } = seen;
-                    keep.push(Arrived { at, peer, len, flow: flow.0, ecn, hash });
+                    keep.push(Arrived { at, peer, len, flow: flow.0, ecn, class, hash });
                 }
             }
             self.seq += 1;
@@ -193,6 +219,8 @@ pub(crate) struct Seen {
     pub(crate) src: [u8; 6],
     pub(crate) flow: FlowId,
     pub(crate) ecn: Ecn,
+    /// Differentiated services.
+    pub(crate) code: u8,
 }
 
 impl Seen {
@@ -204,15 +232,21 @@ impl Seen {
             first.get(at..at + 6).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default()
         };
         let rest = if tag.is_empty() { first.get(12..) } else { Some(last) }.unwrap_or_default();
-        let (flow, ecn) = internet(rest).unwrap_or_default();
-        Seen { dst: address(0), src: address(6), flow, ecn }
+        let (flow, service) = internet(rest).unwrap_or_default();
+        let ecn = match service & 3 {
+            0 => Ecn::NotCapable,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        };
+        Seen { dst: address(0), src: address(6), flow, ecn, code: service >> 2 }
     }
 }
 
-/// Flow and ECN bits, starting from the EtherType.
-fn internet(bytes: &[u8]) -> Option<(FlowId, Ecn)> {
+/// Flow, and type of service or traffic class, starting from the EtherType.
+fn internet(bytes: &[u8]) -> Option<(FlowId, u8)> {
     let (kind, ip) = bytes.split_first_chunk::<2>()?;
-    let (ecn, addresses, protocol, ports) = match u16::from_be_bytes(*kind) {
+    let (service, addresses, protocol, ports) = match u16::from_be_bytes(*kind) {
         0x0800 => {
             let header = usize::from(ip.first()? & 0xf) * 4;
             // Only the first fragment has ports; ignoring them keeps all fragments in one flow.
@@ -226,15 +260,10 @@ fn internet(bytes: &[u8]) -> Option<(FlowId, Ecn)> {
         }
         _ => return None,
     };
-    let ecn = match ecn & 3 {
-        0 => Ecn::NotCapable,
-        1 => Ecn::Ect1,
-        2 => Ecn::Ect0,
-        _ => Ecn::Ce,
-    };
     let has_ports = matches!(protocol, 6 | 17 | 132);
-    let mixed = mix(mix(u64::from(protocol), addresses), ports.filter(|_| has_ports)?);
-    Some((FlowId((mixed >> 32) as u32 % FLOWS), ecn)).or(Some((FlowId(0), ecn)))
+    let ends = mix(u64::from(protocol), addresses);
+    let mixed = ports.filter(|_| has_ports).map_or(ends, |ports| mix(ends, ports));
+    Some((FlowId((mixed >> 32) as u32 % FLOWS), service))
 }
 
 /// Writes "congestion experienced" into an IPv4 header behind a plain Ethernet header.
@@ -297,6 +326,25 @@ mod tests {
         mark(&mut bytes);
         assert_eq!(Seen::of([&bytes, &[], &[]]).ecn, Ecn::Ce);
         assert_eq!(folded(sum(&bytes[14..34])), 0);
+    }
+
+    #[test]
+    fn a_150_a_code_point_decides_the_class() {
+        let of = |classes: &Classes, code: u8| {
+            classes.of(Seen::of([&frame(code << 2 | 1, 9), &[], &[]]).code)
+        };
+        let classes = Classes::new(&[46, 10, 0]);
+        assert_eq!([46, 10, 0, 8].map(|code| of(&classes, code)), [0, 1, 2, 3]);
+        assert_eq!([46, 0].map(|code| of(&Classes::new(&[]), code)), [0, 0]);
+        // ICMP, which has no ports.
+        let mut ping = frame(46 << 2, 9);
+        ping[23] = 1;
+        assert_eq!(Seen::of([&ping, &[], &[]]).code, 46);
+        // IPv6, with traffic class 0xb8: expedited forwarding.
+        let mut ipv6 = vec![2; 12];
+        ipv6.extend([0x86, 0xdd, 0x6b, 0x80, 0, 0, 0, 8, 17, 64]);
+        ipv6.extend([1; 40]);
+        assert_eq!(Seen::of([&ipv6, &[], &[]]).code, 46);
     }
 
     #[test]

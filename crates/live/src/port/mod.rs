@@ -24,7 +24,7 @@ pub(crate) mod ring;
 mod tap;
 mod xdp;
 
-pub use element::{Arrivals, Arrived, Hosts, Peer, PortElement};
+pub use element::{Arrivals, Arrived, Classes, Hosts, Peer, PortElement};
 pub use line::{Departure, Line, Outgoing, Shared};
 pub use packet::Packet;
 pub use tap::{Offload, Tap};

@@ -77,6 +77,13 @@ pub(super) struct Law {
 
 const REASON: &str = "codel";
 
+/// RFC 8289 §5.6, `control_law`: t + interval / sqrt(count).
+pub(super) fn next(from: Time, interval: Duration, count: u64) -> Time {
+    let interval = u128::from(interval.as_ps());
+    let gap = (interval * interval / u128::from(count.max(1))).isqrt();
+    from + Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX))
+}
+
 impl Law {
     /// RFC 8289 §5.5, `dodequeue`: the head, and whether it may be dropped.
     #[inline]
@@ -105,11 +112,8 @@ impl Law {
         }
     }
 
-    /// RFC 8289 §5.6, `control_law`: t + interval / sqrt(count).
     fn next(&self, from: Time, options: &CodelOptions) -> Time {
-        let interval = u128::from(options.interval.as_ps());
-        let gap = (interval * interval / u128::from(self.count.max(1))).isqrt();
-        from + Duration::from_ps(u64::try_from(gap).unwrap_or(u64::MAX))
+        next(from, options.interval, self.count)
     }
 
     /// RFC 8289 §5.4, `deque`. Victims go to the bank; marks are counted in `marked`.

@@ -35,11 +35,11 @@ use super::codel::{CodelOptions, INTERVAL, Law, MTU, TARGET};
 use super::drr::QUANTUM;
 use super::flows::{BY, BYTES, Bank, By, Classifier, End, QUEUES_MAX, Room, Unit, of_bank};
 use super::red::MARKED;
+use super::turns::Turns;
 use super::{Described, LONG, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Fallback, Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Packet, Rate, Time};
-use std::collections::VecDeque;
 
 /// Options of FQ-CoDel; see the table above.
 #[derive(Clone, Copy, Debug)]
@@ -75,21 +75,13 @@ impl FqCodelOptions {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Flow {
-    law: Law,
-    deficit: i64,
-    listed: bool,
-}
-
 /// Queues under CoDel.
 #[derive(Debug)]
 pub struct FqCodel {
     bank: Bank,
     classifier: Classifier,
-    flows: Vec<Flow>,
-    new: VecDeque<u32>,
-    old: VecDeque<u32>,
+    laws: Vec<Law>,
+    turns: Turns,
     options: FqCodelOptions,
     /// When the line falls idle, unless something arrives before.
     idle_at: Option<Time>,
@@ -102,20 +94,11 @@ impl FqCodel {
         FqCodel {
             bank: Bank::ranked(options.room, Unit::Bytes, false),
             classifier: Classifier::new(options.by, options.queues),
-            flows: Vec::new(),
-            new: VecDeque::new(),
-            old: VecDeque::new(),
+            laws: Vec::new(),
+            turns: Turns::default(),
             options,
             idle_at: None,
             marked: 0,
-        }
-    }
-
-    /// All queues are empty and none is new or old.
-    #[cold]
-    fn forget_turns(&mut self) {
-        for at in self.new.drain(..).chain(self.old.drain(..)) {
-            self.flows[at as usize].listed = false;
         }
     }
 
@@ -139,21 +122,17 @@ impl Queue for FqCodel {
             return Err(packet);
         }
         if self.idle_at.take().is_some_and(|at| at < now) {
-            self.forget_turns();
+            self.turns.forget();
         }
         packet.entered = now;
         let at = self.classifier.queue_of(&packet);
-        if at >= self.flows.len() {
+        if at >= self.laws.len() {
             let count = self.bank.reach(at);
-            self.flows.resize(count, Flow::default());
+            self.laws.resize(count, Law::default());
+            self.turns.reach(count);
         }
         self.bank.push(at, packet);
-        let flow = &mut self.flows[at];
-        if !flow.listed {
-            flow.listed = true;
-            flow.deficit = self.options.quantum.0 as i64;
-            self.new.push_back(at as u32);
-        }
+        self.turns.arrived(at, self.options.quantum);
         if self.bank.is_over() {
             self.make_room();
         }
@@ -163,35 +142,18 @@ impl Queue for FqCodel {
     #[inline]
     fn dequeue(&mut self, now: Time) -> Option<Packet> {
         loop {
-            let fresh = !self.new.is_empty();
-            let list = if fresh { &mut self.new } else { &mut self.old };
-            let at = *list.front()?;
-            let flow = &mut self.flows[at as usize];
-            if flow.deficit <= 0 {
-                flow.deficit += self.options.quantum.0.max(1) as i64;
-                list.pop_front();
-                self.old.push_back(at);
-                continue;
-            }
-            let Flow { law, .. } = flow;
+            let at = self.turns.next(|_| self.options.quantum)?;
             let codel = &self.options.codel;
-            match law.dequeue(now, codel, &mut self.bank, at as usize, &mut self.marked) {
+            match self.laws[at].dequeue(now, codel, &mut self.bank, at, &mut self.marked) {
                 Some(packet) => {
-                    flow.deficit -= packet.len.0 as i64;
+                    self.turns.sent(at, packet.len);
                     if self.bank.packets == 0 {
                         let busy = self.options.rate.map(|rate| rate.time_for(packet.len));
                         self.idle_at = busy.map(|busy| now + busy);
                     }
                     return Some(packet);
                 }
-                None => {
-                    list.pop_front();
-                    // A new queue goes through the old ones once, so that it cannot stay new.
-                    match fresh {
-                        true => self.old.push_back(at),
-                        false => flow.listed = false,
-                    }
-                }
+                None => drop(self.turns.found_empty()),
             }
         }
     }
@@ -292,13 +254,13 @@ mod tests {
         assert!(queue.dequeue(Time::START).is_some());
         queue.enqueue(Time::START, packet(1, 100)).unwrap();
         assert!(queue.dequeue(Time::START).is_some());
-        assert_eq!((&queue.old, &queue.new), (&[0].into(), &[1].into()));
+        assert_eq!((&queue.turns.old, &queue.turns.new), (&[0].into(), &[1].into()));
         queue.enqueue(Time::START, packet(0, 1500)).unwrap();
         queue.enqueue(Time::START, packet(2, 1500)).unwrap();
         let order: Vec<u32> =
             check::drain(&mut queue, Time::START).iter().map(|packet| packet.flow.0).collect();
         assert_eq!(order, [2, 0], "flow 0 is no longer new");
-        assert!(queue.old.is_empty() && queue.new.is_empty());
+        assert!(queue.turns.old.is_empty() && queue.turns.new.is_empty());
     }
 
     /// Linux asks the discipline in vain before its line idles, and so empties both lists.

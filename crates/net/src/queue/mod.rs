@@ -19,6 +19,7 @@ macro_rules! one_queue {
 }
 
 mod blue;
+mod cake;
 mod cbs;
 mod cell_discard;
 #[cfg(test)]
@@ -33,11 +34,13 @@ mod fifo_plus;
 mod flat;
 mod flows;
 mod fq_codel;
+mod fq_pie;
 mod gauged;
 mod h_pfq;
 mod hop_laxity;
 mod hrr;
 mod pie;
+mod pifo;
 mod priority;
 mod qsdrr;
 mod rcsp;
@@ -49,11 +52,13 @@ mod tdrr;
 mod time_aware;
 mod token_bucket;
 mod tournament;
+mod turns;
 mod virtual_clock;
 mod wf2q;
 mod wfq;
 
 pub use blue::{Blue, BlueOptions};
+pub use cake::{Cake, CakeOptions};
 pub use cbs::Cbs;
 pub use cell_discard::{CellDiscard, CellPolicy};
 pub use codel::{Codel, CodelOptions};
@@ -65,11 +70,13 @@ pub use fifo_plus::FifoPlus;
 pub use flat::{FlatOptions, FlatWfq};
 pub use flows::{By, End, Room, Unit};
 pub use fq_codel::{FqCodel, FqCodelOptions};
+pub use fq_pie::{FqPie, FqPieOptions};
 pub use gauged::Gauged;
 pub use h_pfq::{HPfq, Tree};
 pub use hop_laxity::{HopLaxity, Late};
 pub use hrr::{Frames, Hrr};
 pub use pie::{Pie, PieOptions};
+pub use pifo::{Pifo, Rank};
 pub use priority::Priority;
 pub use qsdrr::{Discard, Qsdrr};
 pub use rcsp::{Control, Rcsp, RcspOptions};
@@ -115,6 +122,8 @@ pub static KINDS: &[Kind] = &[
     Codel::KIND,
     FqCodel::KIND,
     Pie::KIND,
+    FqPie::KIND,
+    Cake::KIND,
     DualPi2::KIND,
     Scfq::KIND,
     VirtualClock::KIND,
@@ -122,6 +131,7 @@ pub static KINDS: &[Kind] = &[
     Wf2q::KIND,
     HPfq::KIND,
     FlatWfq::KIND,
+    Pifo::KIND,
     Edd::KIND,
     FifoPlus::KIND,
     HopLaxity::KIND,

@@ -30,7 +30,7 @@
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{ECN, MARKED, PROBABILITY};
-use super::{Described, FULL, Queue, Site, Unit};
+use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Stream, Time, here};
 
@@ -73,59 +73,66 @@ impl PieOptions {
         ecn: false,
         room: Room::UNLIMITED,
     };
+
+    pub(super) fn from_values(values: &Values, site: &Site<'_>) -> PieOptions {
+        PieOptions {
+            target: values.get("target"),
+            update: values.get::<Duration>("update").max(Duration::from_us(1)),
+            burst: values.get("burst"),
+            alpha: values.get("alpha"),
+            beta: values.get("beta"),
+            mark: values.get("mark"),
+            mean: values.get("mean"),
+            ecn: values.get("ecn"),
+            room: Room::from_values(values, site),
+        }
+    }
 }
 
-/// A first-in, first-out queue under PIE.
-#[derive(Debug)]
-pub struct Pie {
-    bank: Bank,
-    options: PieOptions,
-    random: Stream,
+/// The control law, for one queue of a bank.
+#[derive(Clone, Debug)]
+pub(super) struct Law {
     p: f64,
     accumulated: f64,
     delay: Duration,
     delay_old: Duration,
     burst_left: Duration,
     update_at: Time,
-    marked: u64,
 }
 
-impl Pie {
-    /// Empty, drawing from `random`.
-    pub fn new(options: PieOptions, random: Stream) -> Pie {
-        let mut bank = Bank::new(options.room);
-        bank.reach(0);
-        let update_at = Time::START + options.update;
-        Pie {
-            bank,
-            burst_left: options.burst,
-            options,
-            random,
+/// The reason of its drops.
+pub(super) const REASON: &str = "pie";
+
+impl Law {
+    /// At rest, from `now` on.
+    pub(super) fn new(now: Time, options: &PieOptions) -> Law {
+        Law {
             p: 0.0,
             accumulated: 0.0,
             delay: Duration::ZERO,
             delay_old: Duration::ZERO,
-            update_at,
-            marked: 0,
+            burst_left: options.burst,
+            update_at: now + options.update,
         }
     }
 
-    fn catch_up(&mut self, now: Time) {
+    /// Makes the updates that are due.
+    pub(super) fn catch_up(&mut self, now: Time, options: &PieOptions) {
         for _ in 0..UPDATES_MAX {
             if self.update_at > now {
                 return;
             }
-            self.calculate();
-            self.update_at += self.options.update;
+            self.calculate(options);
+            self.update_at += options.update;
         }
-        self.update_at = now + self.options.update;
+        self.update_at = now + options.update;
     }
 
     /// RFC 8033 §4.2 and appendix A, `calculate_drop_prob`.
-    fn calculate(&mut self) {
+    fn calculate(&mut self, options: &PieOptions) {
         let (delay, old) = (self.delay.as_secs_f64(), self.delay_old.as_secs_f64());
-        let target = self.options.target.as_secs_f64();
-        let mut step = self.options.alpha * (delay - target) + self.options.beta * (delay - old);
+        let target = options.target.as_secs_f64();
+        let mut step = options.alpha * (delay - target) + options.beta * (delay - old);
         step *= match self.p {
             p if p < 0.000_001 => 1.0 / 2048.0,
             p if p < 0.000_01 => 1.0 / 512.0,
@@ -144,14 +151,14 @@ impl Pie {
         }
         self.p = self.p.clamp(0.0, 1.0);
         self.delay_old = self.delay;
-        self.burst_left = self.burst_left.saturating_sub(self.options.update);
+        self.burst_left = self.burst_left.saturating_sub(options.update);
     }
 
-    /// RFC 8033 §4.1 and §5.4, `drop_early`.
-    fn drops(&mut self) -> bool {
-        let half = self.options.target / 2;
+    /// RFC 8033 §4.1 and §5.4, `drop_early`, with this much in the queue.
+    fn drops(&mut self, options: &PieOptions, waiting: Bytes, random: &mut Stream) -> bool {
+        let half = options.target / 2;
         let calm = self.delay_old < half && self.p < 0.2;
-        if calm || self.bank.fifo(0).length(Unit::Bytes) <= 2 * self.options.mean.0 {
+        if calm || waiting.0 <= 2 * options.mean.0 {
             return false;
         }
         if self.p == 0.0 {
@@ -161,46 +168,91 @@ impl Pie {
         let drop = match self.accumulated {
             low if low < 0.85 => false,
             high if high >= 8.5 => true,
-            _ => self.random.chance(self.p),
+            _ => random.chance(self.p),
         };
         if drop {
             self.accumulated = 0.0;
         }
         drop
     }
+
+    /// Whether an arrival is admitted, perhaps with a mark, which is counted in `marked`.
+    pub(super) fn admits(
+        &mut self,
+        options: &PieOptions,
+        waiting: Bytes,
+        random: &mut Stream,
+        packet: &mut Packet,
+        marked: &mut u64,
+    ) -> bool {
+        let half = options.target / 2;
+        if self.p == 0.0 && self.delay < half && self.delay_old < half {
+            self.burst_left = options.burst;
+        }
+        if !self.burst_left.is_zero() || !self.drops(options, waiting, random) {
+            return true;
+        }
+        let marks = options.ecn && self.p < options.mark && packet.ecn.is_capable();
+        if marks {
+            packet.ecn = Ecn::Ce;
+            *marked += 1;
+        }
+        marks
+    }
+
+    /// Appendix B: a drop by overflow counts as one.
+    pub(super) fn overflowed(&mut self) {
+        self.accumulated = 0.0;
+    }
+
+    /// What left, and how much it left behind.
+    pub(super) fn departed(&mut self, now: Time, packet: Option<&Packet>, behind: Bytes) {
+        self.delay = match packet {
+            Some(packet) if behind > Bytes::ZERO => now.saturating_since(packet.entered),
+            _ => Duration::ZERO,
+        };
+    }
+}
+
+/// A first-in, first-out queue under PIE.
+#[derive(Debug)]
+pub struct Pie {
+    bank: Bank,
+    options: PieOptions,
+    random: Stream,
+    law: Law,
+    marked: u64,
+}
+
+impl Pie {
+    /// Empty, drawing from `random`.
+    pub fn new(options: PieOptions, random: Stream) -> Pie {
+        let mut bank = Bank::new(options.room);
+        bank.reach(0);
+        Pie { bank, law: Law::new(Time::START, &options), options, random, marked: 0 }
+    }
 }
 
 impl Queue for Pie {
     fn enqueue(&mut self, now: Time, mut packet: Packet) -> Result<(), Packet> {
-        self.catch_up(now);
+        self.law.catch_up(now, &self.options);
         if !self.bank.fits(packet.len) {
-            // Appendix B: a drop by overflow counts as one.
-            self.accumulated = 0.0;
+            self.law.overflowed();
             return Err(packet);
         }
-        let half = self.options.target / 2;
-        if self.p == 0.0 && self.delay < half && self.delay_old < half {
-            self.burst_left = self.options.burst;
-        }
-        if self.burst_left.is_zero() && self.drops() {
-            if !(self.options.ecn && self.p < self.options.mark && packet.ecn.is_capable()) {
-                self.bank.discard(packet, "pie");
-                return Ok(());
-            }
-            packet.ecn = Ecn::Ce;
-            self.marked += 1;
+        let Pie { law, options, random, marked, .. } = self;
+        if !law.admits(options, self.bank.bytes, random, &mut packet, marked) {
+            self.bank.discard(packet, REASON);
+            return Ok(());
         }
         packet.entered = now;
         self.bank.push(0, packet);
         Ok(())
     }
     fn dequeue(&mut self, now: Time) -> Option<Packet> {
-        self.catch_up(now);
+        self.law.catch_up(now, &self.options);
         let packet = self.bank.pop(0);
-        self.delay = match &packet {
-            Some(packet) if self.bank.packets > 0 => now.saturating_since(packet.entered),
-            _ => Duration::ZERO,
-        };
+        self.law.departed(now, packet.as_ref(), self.bank.bytes);
         packet
     }
     of_bank!(ready_at, packets, bytes, dropped);
@@ -211,28 +263,26 @@ impl Queue for Pie {
 
 const GAIN: ParamKind = ParamKind::Number { min: 0.0, max: 1000.0 };
 
+/// The parameters of the control law.
+pub(super) const OWN: [Param; 7] = [
+    Param::or("target", ParamKind::Time, "15 ms").is("target queueing delay"),
+    Param::or("update", ParamKind::Time, "15 ms").is("time between updates of p"),
+    Param::or("burst", ParamKind::Time, "150 ms")
+        .is("burst after an idle time during which nothing is dropped"),
+    Param::or("alpha", GAIN, "0.125").is("gain for the deviation from the target, per second"),
+    Param::or("beta", GAIN, "1.25").is("gain for the change of delay, per second"),
+    Param::or("mark", PROBABILITY, "0.1").is("below this p packets are marked, not dropped"),
+    Param::or("mean", ParamKind::PACKET, "1500 B")
+        .is("up to two packets of this size may wait without drops"),
+];
+
 impl Described for Pie {
     const PAGE: &'static Page = &Page {
         name: "pie",
         family: Family::Queue,
         what: "PIE: a drop probability that keeps the queueing delay at its target.",
         ports: "in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out",
-        params: &[
-            Param::or("target", ParamKind::Time, "15 ms").is("target queueing delay"),
-            Param::or("update", ParamKind::Time, "15 ms").is("time between updates of p"),
-            Param::or("burst", ParamKind::Time, "150 ms")
-                .is("burst after an idle time during which nothing is dropped"),
-            Param::or("alpha", GAIN, "0.125")
-                .is("gain for the deviation from the target, per second"),
-            Param::or("beta", GAIN, "1.25").is("gain for the change of delay, per second"),
-            Param::or("mark", PROBABILITY, "0.1")
-                .is("below this p packets are marked, not dropped"),
-            Param::or("mean", ParamKind::PACKET, "1500 B")
-                .is("up to two packets of this size may wait without drops"),
-            ECN,
-            PACKETS,
-            BYTES,
-        ],
+        params: &[OWN[0], OWN[1], OWN[2], OWN[3], OWN[4], OWN[5], OWN[6], ECN, PACKETS, BYTES],
         source: "RFC 8033, §4, §5.1, §5.4, §5.5, appendices A and B",
         deviations: &[
             "The delay is zero once the queue is empty, as in Linux.",
@@ -246,18 +296,7 @@ impl Described for Pie {
     };
 
     fn build(values: &Values, site: &Site<'_>) -> Pie {
-        let options = PieOptions {
-            target: values.get("target"),
-            update: values.get::<Duration>("update").max(Duration::from_us(1)),
-            burst: values.get("burst"),
-            alpha: values.get("alpha"),
-            beta: values.get("beta"),
-            mark: values.get("mark"),
-            mean: values.get("mean"),
-            ecn: values.get("ecn"),
-            room: Room::from_values(values, site),
-        };
-        Pie::new(options, site.stream())
+        Pie::new(PieOptions::from_values(values, site), site.stream())
     }
 }
 
@@ -271,6 +310,9 @@ mod tests {
     }
     fn pie(options: PieOptions) -> Pie {
         Pie::new(options, Stream::new(1, "pie"))
+    }
+    fn drops(queue: &mut Pie) -> bool {
+        queue.law.drops(&queue.options, queue.bank.bytes, &mut queue.random)
     }
 
     /// RFC 8033 §4.4: a burst shorter than the allowance passes whole.
@@ -286,15 +328,15 @@ mod tests {
     #[test]
     fn p_moves_by_the_formula() {
         let mut queue = pie(PieOptions::RFC_8033);
-        (queue.p, queue.delay, queue.delay_old) =
+        (queue.law.p, queue.law.delay, queue.law.delay_old) =
             (0.05, Duration::from_ms(25), Duration::from_ms(20));
-        queue.calculate();
+        queue.law.calculate(&queue.options);
         let step = (0.125 * 0.010 + 1.25 * 0.005) / 2.0;
-        assert!((queue.p - 0.05 - step).abs() < 1e-12, "{}", queue.p);
-        (queue.delay, queue.delay_old) = (Duration::ZERO, Duration::ZERO);
-        let before = queue.p;
-        queue.calculate();
-        assert!((queue.p - (before - 0.125 * 0.015 / 2.0) * 0.98).abs() < 1e-12);
+        assert!((queue.law.p - 0.05 - step).abs() < 1e-12, "{}", queue.law.p);
+        (queue.law.delay, queue.law.delay_old) = (Duration::ZERO, Duration::ZERO);
+        let before = queue.law.p;
+        queue.law.calculate(&queue.options);
+        assert!((queue.law.p - (before - 0.125 * 0.015 / 2.0) * 0.98).abs() < 1e-12);
     }
 
     /// RFC 8033 §4.2: a step of alpha x 10 ms, divided according to the table of ranges of p, whose
@@ -315,14 +357,19 @@ mod tests {
         ];
         for (p, divisor) in divisors {
             let mut queue = pie(PieOptions { target, ..PieOptions::RFC_8033 });
-            (queue.p, queue.delay, queue.delay_old) = (p, delay, delay);
-            queue.calculate();
-            assert!((queue.p - p - 0.125 * 0.010 / divisor).abs() < 1e-15, "{p} {}", queue.p);
+            (queue.law.p, queue.law.delay, queue.law.delay_old) = (p, delay, delay);
+            queue.law.calculate(&queue.options);
+            assert!(
+                (queue.law.p - p - 0.125 * 0.010 / divisor).abs() < 1e-15,
+                "{p} {}",
+                queue.law.p
+            );
         }
         let mut steep = pie(PieOptions::RFC_8033);
-        (steep.p, steep.delay, steep.delay_old) = (0.1, Duration::from_secs(1), Duration::ZERO);
-        steep.calculate();
-        assert!((steep.p - 0.12).abs() < 1e-12, "{}", steep.p);
+        (steep.law.p, steep.law.delay, steep.law.delay_old) =
+            (0.1, Duration::from_secs(1), Duration::ZERO);
+        steep.law.calculate(&steep.options);
+        assert!((steep.law.p - 0.12).abs() < 1e-12, "{}", steep.law.p);
     }
 
     /// RFC 8033 §4.1 and §4.4: packets that pass without a draw.
@@ -333,29 +380,31 @@ mod tests {
             for _ in 0..bytes / 100 {
                 queue.bank.push(0, packet(0, 100));
             }
-            (queue.p, queue.delay_old, queue.accumulated) = (0.5, Duration::from_ms(20), 8.0);
+            (queue.law.p, queue.law.delay_old, queue.law.accumulated) =
+                (0.5, Duration::from_ms(20), 8.0);
             queue
         };
         // At most two packets of MEAN_PKTSIZE wait: 3000 bytes.
-        assert!(!full(3000).drops() && full(3100).drops());
+        assert!(!drops(&mut full(3000)) && drops(&mut full(3100)));
         let mut low = full(9000);
-        (low.p, low.delay_old) = (0.19, Duration::from_ms(7));
-        assert!(!low.drops(), "a delay below half the target, and p below 0.2");
-        (low.p, low.accumulated) = (0.5, 8.0);
-        assert!(low.drops(), "p is 0.2 or more");
+        (low.law.p, low.law.delay_old) = (0.19, Duration::from_ms(7));
+        assert!(!drops(&mut low), "a delay below half the target, and p below 0.2");
+        (low.law.p, low.law.accumulated) = (0.5, 8.0);
+        assert!(drops(&mut low), "p is 0.2 or more");
         let mut queue = full(9000);
-        queue.update_at = Time::MAX;
-        queue.burst_left = Duration::from_ms(15);
+        queue.law.update_at = Time::MAX;
+        queue.law.burst_left = Duration::from_ms(15);
         queue.enqueue(at(0), packet(0, 100)).unwrap();
         assert_eq!(victims(&mut queue), [], "the allowance is not used up");
-        queue.burst_left = Duration::ZERO;
-        queue.accumulated = 8.0;
+        queue.law.burst_left = Duration::ZERO;
+        queue.law.accumulated = 8.0;
         queue.enqueue(at(0), packet(0, 100)).unwrap();
         assert_eq!(victims(&mut queue), [(0, "pie")]);
         // Congestion is over: the allowance is full again.
-        (queue.p, queue.delay, queue.delay_old) = (0.0, Duration::from_ms(7), Duration::ZERO);
+        (queue.law.p, queue.law.delay, queue.law.delay_old) =
+            (0.0, Duration::from_ms(7), Duration::ZERO);
         queue.enqueue(at(0), packet(0, 100)).unwrap();
-        assert_eq!(queue.burst_left, Duration::from_ms(150));
+        assert_eq!(queue.law.burst_left, Duration::from_ms(150));
     }
 
     /// RFC 8033 §5.4: drops are at least 0.85/p and at most 8.5/p packets apart.
@@ -363,11 +412,11 @@ mod tests {
     fn gaps_between_drops_lie_between_the_thresholds() {
         let mut queue = pie(PieOptions::RFC_8033);
         (0..100).for_each(|_| queue.bank.push(0, packet(0, 100)));
-        (queue.p, queue.delay_old) = (0.05, Duration::from_ms(20));
+        (queue.law.p, queue.law.delay_old) = (0.05, Duration::from_ms(20));
         let (mut gap, mut gaps) = (0, Vec::new());
         while gaps.len() < 2000 {
             gap += 1;
-            if queue.drops() {
+            if drops(&mut queue) {
                 gaps.push(std::mem::take(&mut gap));
             }
         }
@@ -381,13 +430,14 @@ mod tests {
         for (p, marked) in [(0.099, 1), (0.1, 0)] {
             let mut queue = pie(PieOptions { ecn: true, ..PieOptions::RFC_8033 });
             (0..100).for_each(|_| queue.bank.push(0, packet(0, 100)));
-            (queue.p, queue.delay_old, queue.accumulated) = (p, Duration::from_ms(20), 8.5);
-            (queue.burst_left, queue.update_at) = (Duration::ZERO, Time::MAX);
+            (queue.law.p, queue.law.delay_old, queue.law.accumulated) =
+                (p, Duration::from_ms(20), 8.5);
+            (queue.law.burst_left, queue.law.update_at) = (Duration::ZERO, Time::MAX);
             let mut capable = packet(1, 100);
             capable.ecn = Ecn::Ect0;
             queue.enqueue(at(0), capable).unwrap();
             assert_eq!((queue.marked, victims(&mut queue).len()), (marked, 1 - marked as usize));
-            assert_eq!(queue.accumulated, 0.0);
+            assert_eq!(queue.law.accumulated, 0.0);
         }
     }
 

@@ -13,6 +13,7 @@ mod replay;
 mod request;
 mod subsessions;
 pub mod tcplib;
+mod time_sliced;
 
 pub use subsessions::Subsessions;
 
@@ -34,6 +35,7 @@ pub static KINDS: &[Kind] = &[
     bulk::KIND,
     subsessions::KIND,
     tcplib::KIND,
+    time_sliced::KIND,
 ];
 
 /// Builds the source or client of a flow of its kind.

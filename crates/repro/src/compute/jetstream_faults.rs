@@ -1,5 +1,5 @@
-//! Jetstream's ring, a hub, and a port for each host under the same faults (J-61); and a shared ring that
-//! carries cells under other access methods (J-65).
+//! Jetstream's ring, a hub, and a port for each host under the same faults (J-61); a shared ring that carries cells
+//! under other access methods (J-65); and what lost cells do to PDUs that travel in cells, or whole (J-27).
 
 use super::jetstream::ring_options;
 use super::{Computed, Setting, Value, row};
@@ -9,6 +9,10 @@ use lastmeter_base::{Bytes, Duration, Packet, Rate, Stream, Time};
 use lastmeter_lan::timed_token::faults::{Faults, Part, Rates, Wiring};
 use lastmeter_lan::timed_token::medium::{Class, Medium};
 use lastmeter_ledger::plots::{Plot, Series};
+use lastmeter_wire::aal::aal5::{self, Segmenter};
+use lastmeter_wire::aal::reassembly::{CircuitOptions, Event, Options, Reassembler};
+use lastmeter_wire::atm::{Circuit, Header, Interface};
+use lastmeter_wire::jetstream::{self, Frame};
 
 const NAME: &str = "jetstream-faults";
 const WIRINGS: [Wiring; 3] = [Wiring::Ring, Wiring::Hub, Wiring::Ports];
@@ -165,6 +169,54 @@ fn slots(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     ])
 }
 
+/// What a ring of cells and Jetstream make of the same PDUs when each cell's worth of the line is lost with the same
+/// probability (J-27): PDUs in a hundred that arrive, and PDUs that lack cells, of cells; and the same of frames.
+fn missing(setting: &Setting<'_>) -> Result<[(f64, f64); 2], Error> {
+    const PDUS: usize = 10_000;
+    /// 31 cells.
+    const LEN: usize = 1460;
+    let lost = 1.0 / setting.constants.get::<u64>("cell_lost_in")? as f64;
+    let failed = |error: lastmeter_wire::Error| Error::Computation {
+        name: NAME,
+        message: error.to_string(),
+    };
+    let circuit = Circuit { vpi: 0, vci: jetstream::vci(3, 9).map_err(failed)? };
+    let header = Header::data(circuit);
+    let segmenter = Segmenter::new(&header, Interface::Uni).map_err(failed)?;
+    let mut reassembler = Reassembler::new(Options::default_at(Interface::Uni));
+    let faulty = CircuitOptions { deliver_faulty: true, ..CircuitOptions::AAL5 };
+    reassembler.open(circuit, faulty).map_err(failed)?;
+    let mut random = Stream::new(setting.seed, "missing cells");
+    let mut of_cells = (0u64, 0u64);
+    let mut of_frames = (0u64, 0u64);
+    for number in 0..PDUS {
+        let payload: Vec<u8> = (0..LEN).map(|at| (at * 7 + number) as u8).collect();
+        let mut cells = Vec::new();
+        segmenter.segment(&payload, 0, &mut cells).map_err(failed)?;
+        let kept: Vec<bool> = cells.iter().map(|_| !random.chance(lost)).collect();
+        for (cell, _) in cells.iter().zip(&kept).filter(|(_, kept)| **kept) {
+            match reassembler.receive(Time::START, cell) {
+                Event::Pdu(pdu) if pdu.fault.is_none() && pdu.payload == payload => of_cells.0 += 1,
+                Event::Pdu(_) | Event::Lost(_) => of_cells.1 += 1,
+                Event::Held => {}
+            }
+        }
+        // The same losses hit the frame as a whole.
+        if kept.iter().all(|&kept| kept) {
+            let pdu = aal5::emit(&payload, 0).map_err(failed)?;
+            let bytes = jetstream::emit_aal5(3, &header, &pdu).map_err(failed)?;
+            let frame = Frame::parse(&bytes).map_err(failed)?;
+            match aal5::parse(frame.pdu) {
+                Ok(pdu) if pdu.payload == payload => of_frames.0 += 1,
+                _ => of_frames.1 += 1,
+            }
+        }
+    }
+    Ok([of_cells, of_frames].map(|(whole, lacking)| {
+        (100.0 * whole as f64 / PDUS as f64, 100.0 * lacking as f64 / PDUS as f64)
+    }))
+}
+
 pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let hosts = constants.get::<u64>("hosts")? as usize;
@@ -190,6 +242,14 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("J-65/cells-share-ring", bounded && fair > 0.95 && used > 0.9),
     ];
     rows.extend(slots(setting)?);
+    let [of_cells, of_frames] = missing(setting)?;
+    let per_cent = |number: f64| Value::Number(number, "%");
+    rows.extend([
+        row("J-27/cells-arrive", per_cent(of_cells.0)),
+        row("J-27/cells-lack", of_cells.1 > 10.0),
+        row("J-27/frames-arrive", per_cent(of_frames.0)),
+        row("J-27/frames-lack", per_cent(of_frames.1)),
+    ]);
     Ok(rows)
 }
 

@@ -6,7 +6,9 @@
 use super::{Computed, Setting, Value, row};
 use crate::{Constants, Error};
 use lastmeter_base::{Bytes, Duration, Packet, Stream, Time};
-use lastmeter_net::queue::{DropTail, FlatOptions, FlatWfq, HPfq, Queue, Room, Tree};
+use lastmeter_net::queue::{
+    By, DropTail, FlatOptions, FlatWfq, HPfq, Pifo, Queue, Rank, Room, Tree,
+};
 
 const CELL: Bytes = Bytes(53);
 /// Backlog of an active leaf, in cells.
@@ -154,6 +156,9 @@ pub(super) fn rows(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     if wants(&["A-154", "A-160"]) {
         rows.extend(path_lengths(&port)?);
     }
+    if wants(&["A-160"]) {
+        rows.extend(sequencer(&port)?);
+    }
     if wants(&["A-156"]) {
         rows.extend(periods(setting, &port)?);
     }
@@ -297,6 +302,48 @@ fn path_lengths(port: &Port) -> Result<Vec<Computed>, Error> {
         flattest = flattest.max(per_cell(flat.count("insertions")));
     }
     Ok(vec![row("A-154", proportional), row("A-160", (flattest, "insertions"))])
+}
+
+/// A-160, what if: a sorted queue in hardware in place of the one in software. It has an operation for each arrival and
+/// each departure, whose cost does not depend on how many cells wait.
+fn sequencer(port: &Port) -> Result<Vec<Computed>, Error> {
+    const FEW: u64 = 3;
+    const MANY: u64 = 3000;
+    const LEVELS: u64 = 8;
+    let on = vec![true; port.leaves()];
+    let weights = port.shares(&on);
+    let weights: Vec<u64> = weights.iter().map(|share| (share * 1000.0).round() as u64).collect();
+    let sorted =
+        || Pifo::new(Rank::Fair, (4, LEVELS), Room::UNLIMITED).weighted(By::Class, &weights);
+    let shares = steady(port, sorted(), &on);
+    let ideal = port.shares(&on);
+    let alike = shares.iter().zip(&ideal).all(|(got, ideal)| (got - 100.0 * ideal).abs() < 0.1);
+    // Two arrivals and a departure, over and over, with few or many cells behind them: the most operations of such a
+    // cycle, and the most levels that they visit.
+    let cost = |waiting: u64| {
+        let mut driven = Driven::new(sorted(), on.len());
+        (0..waiting).for_each(|cell| driven.arrive(port.at(0), cell as usize % on.len()));
+        let count = |driven: &Driven<Pifo>| (driven.count("operations"), driven.count("levels"));
+        let mut worst = (0, 0);
+        for cell in 0..waiting {
+            let before = count(&driven);
+            (0..2).for_each(|n| driven.arrive(port.at(cell), (2 * cell + n) as usize % on.len()));
+            driven.depart(port.at(cell));
+            let after = count(&driven);
+            worst = (worst.0.max(after.0 - before.0), worst.1.max(after.1 - before.1));
+            // As many wait as before.
+            driven.depart(port.at(cell));
+        }
+        worst
+    };
+    let ((few, _), (many, levels)) = (cost(FEW), cost(MANY));
+    let bounded = few == many && levels <= LEVELS * many;
+    let worst = Value::Number(many as f64, "operations");
+    Ok(vec![
+        row("A-160/sequencer-shares", alike),
+        row("A-160/sequencer-worst", worst),
+        row("A-160/sequencer-cells", bounded),
+    ])
 }
 
 /// the share of the link that goes to other leaves than under the hierarchy, by update period.

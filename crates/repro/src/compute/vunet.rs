@@ -10,10 +10,11 @@ use lastmeter_lan::vunet::card::{Action, Card, ENTRIES, Side};
 use lastmeter_lan::vunet::connection::{Connection, Hop, Route};
 use lastmeter_lan::vunet::crossbar::Crossbar;
 use lastmeter_lan::vunet::discovery::discover;
+use lastmeter_lan::vunet::edge::{Class, Edge};
 use lastmeter_lan::vunet::element::{BRIDGE, LINK, SWITCH};
 use lastmeter_lan::vunet::site::{End, Site};
 use lastmeter_lan::vunet::vci::{Block, Choice, SharedFile};
-use lastmeter_lan::vunet::{control_cell, data_cell, words};
+use lastmeter_lan::vunet::{OnBus, control_cell, data_cell};
 use lastmeter_wire::atm::vunet::{VUNET_CELL_LEN, VunetCell};
 use lastmeter_wire::control::vunet::{Control, ENTRIES_MAX, Entry, Op, VCI_CONTROL, VCI_DROP};
 use std::collections::{BTreeMap, HashSet};
@@ -159,7 +160,11 @@ fn discovered(
 
 /// Fills every input with cells for other outputs; returns when the last has crossed.
 fn saturated(ports: usize, rate: Rate, cells: u64, both: bool) -> Time {
-    let mut crossbar = Crossbar::new(ports, cells as usize, rate.time_for(CELL));
+    saturated_in(ports, rate.time_for(CELL), cells, both)
+}
+
+fn saturated_in(ports: usize, cell_time: Duration, cells: u64, both: bool) -> Time {
+    let mut crossbar = Crossbar::new(ports, cells as usize, cell_time);
     for cell in 0..cells {
         for port in 0..if both { ports } else { ports / 2 } {
             // In one direction only, half of the ports receive and do not send.
@@ -181,7 +186,7 @@ fn saturated(ports: usize, rate: Rate, cells: u64, both: bool) -> Time {
     last
 }
 
-/// the switch alone.
+/// the switch alone, and what its clients add.
 fn switch(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let constants = setting.constants;
     let rate: Rate = constants.get("port_rate")?;
@@ -195,15 +200,102 @@ fn switch(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let one_way = saturated(6, rate, CELLS, false);
     let both_ways = saturated(6, rate, CELLS, true);
     Ok(vec![
-        count("A-14", words(32), "words"),
+        count("A-14", on_bus(56, 32).words() as usize, "words"),
+        row("A-14/padding-53", on_bus_padding(53, 64)),
+        row("A-14/padding-56", on_bus_padding(56, 64)),
+        row("A-10/multicast", copies_at_the_edge()),
+        row("A-10/back-pressure", credits(rate)),
+        row("A-10/classes", classes_at_the_edge(rate)),
         row("A-18", ideal(constants)?),
         row("A-19", in_order(setting)?),
         row("A-22", both_ways == one_way),
-        count("A-23", words(64), "words"),
+        count("A-23", on_bus(56, 64).words() as usize, "words"),
+        row("A-23/wider", wider(rate)),
         row("A-24/capacity-four", capacity(4, rate)),
         row("A-24/capacity-six", capacity(6, rate)),
         row("A-24/capacity-six-ports", capacity(6, fast)),
     ])
+}
+
+/// the crossbar knows no multicast; a client that sends a copy to each of three has it.
+fn copies_at_the_edge() -> bool {
+    let mut edge = Edge::new(None);
+    (0..100u64).for_each(|cell| edge.send(Class(0), &[1, 2, 3], cell));
+    let mut got = [const { Vec::new() }; 4];
+    while let Some((to, cell)) = edge.take() {
+        got[to].push(cell);
+    }
+    let whole: Vec<u64> = (0..100).collect();
+    got[0].is_empty() && got[1..].iter().all(|cells| *cells == whole)
+}
+
+/// three clients send to a fourth, each at the rate of a port. Whether cells are lost without credits, and
+/// none with credits for a third of a FIFO, while the receiver's port stays busy.
+fn credits(rate: Rate) -> bool {
+    const DEPTH: usize = 240;
+    const CELLS: u64 = 3000;
+    let run = |credits: Option<u64>| {
+        // The client at the output takes cells at half the rate at which they cross.
+        let cell_time = rate.time_for(CELL);
+        let mut crossbar = Crossbar::new(4, DEPTH, cell_time * 2);
+        let mut edges: Vec<Edge<u64>> = (0..3).map(|_| Edge::new(credits)).collect();
+        for edge in &mut edges {
+            (0..CELLS).for_each(|cell| edge.send(Class(0), &[3], cell));
+        }
+        let (mut now, mut lost, mut got, mut last) = (Time::START, 0u64, 0u64, Time::START);
+        while lost + got < 3 * CELLS {
+            for (port, edge) in edges.iter_mut().enumerate() {
+                if let Some((to, cell)) = edge.take() {
+                    lost += u64::from(crossbar.enqueue(now, port, to, (port, cell)).is_err());
+                }
+            }
+            while let Some(moved) = crossbar.advance(now) {
+                (got, last) = (got + 1, moved.done);
+                edges[moved.item.0].credit(3, 1);
+            }
+            now += cell_time;
+        }
+        (lost, got as f64 * (cell_time * 2).as_secs_f64() / last.since_start().as_secs_f64())
+    };
+    let ((lost, _), (none, busy)) = (run(None), run(Some(DEPTH as u64 / 3)));
+    lost > 0 && none == 0 && busy > 0.999
+}
+
+/// behind a client's port that is overloaded by half, the first class waits for a cell at most.
+fn classes_at_the_edge(rate: Rate) -> bool {
+    let cell_time = rate.time_for(CELL);
+    let mut edge = Edge::new(None);
+    let (mut waited, mut behind) = (Duration::ZERO, 0u64);
+    for cell in 0..3000u64 {
+        let now = Time::START + cell_time * cell;
+        (0..1 + cell % 2).for_each(|_| edge.send(Class(1), &[1], None));
+        if cell % 5 == 0 {
+            edge.send(Class(0), &[1], Some(now));
+        }
+        match edge.take() {
+            Some((_, Some(sent))) => waited = waited.max(now.saturating_since(sent)),
+            _ => behind += 1,
+        }
+    }
+    waited <= cell_time && behind > 0 && edge.waiting() > 1000
+}
+
+fn on_bus(cell: u64, bits: u64) -> OnBus {
+    OnBus { cell, bits }
+}
+
+fn on_bus_padding(cell: u64, bits: u64) -> Value {
+    Value::Number(on_bus(cell, bits).padding() as f64, "B")
+}
+
+/// how much more ports with a bus of 64 bits carry than those with 32, at the same clock.
+fn wider(rate: Rate) -> Value {
+    const CELLS: u64 = 5_000;
+    let took = |bits: u64| {
+        let cell_time = on_bus(CELL.0, bits).time(rate);
+        saturated_in(6, cell_time, CELLS, true).since_start().as_secs_f64()
+    };
+    Value::Number(took(32) / took(64), "times")
 }
 
 /// Six hosts each send to another at a host's full rate; whether each gets within 1 % of that.

@@ -4,7 +4,7 @@ use super::super::{Computed, Setting, row};
 use super::{alike, bus, wrong};
 use crate::Error;
 use crate::machines::coprocessor::{Direction, Model, Operation, Processor, WORDS, program};
-use crate::machines::turbochannel::Way;
+use crate::machines::turbochannel::{Bus, Way};
 use lastmeter_base::{Bytes, Duration, PerByte, Rate};
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::Builtin;
@@ -278,11 +278,46 @@ fn bounds(setting: &Setting<'_>, host: &Host) -> Result<Vec<Computed>, Error> {
     let memory = |direction| host.rate(Model::Memory, false, direction);
     // Packet-sized transfers arbitrate for the bus less often than cell-sized ones.
     let (cell, packet) = (to.as_bits() as f64, bus.rate(PACKET, Way::ToMemory).as_bits() as f64);
-    Ok(vec![
-        row("A-44", packet > 1.2 * cell),
+    let mut rows = vec![
+        row("A-44/packets", packet > 1.2 * cell),
         row("A-102/osiris-memory", to),
         row("A-102/osiris-memory-2", from),
         row("A-102/memory-path", memory(Direction::Receive) < to),
         row("A-102/transmission", memory(Direction::Transmit) < from),
-    ])
+    ];
+    rows.extend(transfer_sizes(constants.get("link")?, &bus));
+    Ok(rows)
+}
+
+/// What transfers of several cells cost: the share of the bus that goes into arbitration, how long the first
+/// cell of one takes until it is in memory, and how much the board has to hold for each circuit.
+fn transfer_sizes(link: Rate, bus: &Bus) -> Vec<Computed> {
+    /// Cells of a transfer; ten are the longest burst.
+    const SIZES: [u64; 5] = [1, 2, 4, 10, 85];
+    let arrives = link.time_for(Bytes(4 * WORDS as u64));
+    let costs = SIZES.map(|cells| {
+        let bytes = DATA * cells;
+        let overhead =
+            1.0 - bus.rate(bytes, Way::ToMemory).as_bits() as f64 / bus.peak().as_bits() as f64;
+        let latency = arrives * (cells - 1) + bus.holds(bytes, Way::ToMemory);
+        (100.0 * overhead, latency, bytes)
+    });
+    let falls = costs.windows(2).all(|pair| pair[0].0 > pair[1].0);
+    let rises = costs.windows(2).all(|pair| pair[0].1 < pair[1].1 && pair[0].2 < pair[1].2);
+    let gain = |from: usize, to: usize| costs[from].0 - costs[to].0;
+    let mut rows = vec![
+        row("A-44/falls", falls),
+        row("A-44/rises", rises),
+        // From one burst on, arbitration is nearly all gone, and the rest of a packet buys nothing.
+        row("A-44/burst", gain(0, 3) > 30.0 && gain(3, 4) < 1.0),
+    ];
+    for (cells, (overhead, latency, bytes)) in SIZES.into_iter().zip(costs) {
+        let key = |what: &str| format!("A-44/{what}-{cells}");
+        if matches!(cells, 1 | 10) {
+            rows.push(row(key("overhead"), (overhead, "%")));
+            rows.push(row(key("latency"), (latency.as_secs_f64() * 1e6, "us")));
+            rows.push(row(key("memory"), (bytes.0 as f64, "B")));
+        }
+    }
+    rows
 }

@@ -121,7 +121,7 @@ pub(in super::super) fn classes(setting: &Setting<'_>) -> Result<Vec<Computed>, 
         row("A-117/classes", (CLASSES.len() as f64, "classes")),
         row("A-127/transferred", others > captured),
         row("A-127/class-bursts", peaks),
-        row("A-128", short > 10.0 * long),
+        row("A-128/ask", short > 10.0 * long),
     ]);
     Ok(computed)
 }

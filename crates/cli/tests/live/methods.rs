@@ -1,0 +1,146 @@
+//! Questions of the documents asked of real packets, beside other methods.
+//!
+//! One question, three methods, and how well they agree (E-06): how long does a message alone take through END's
+//! adapter? By the equation of the document, by the machine in virtual time, and by real packets through the same
+//! description on a wall clock. And where the bottleneck is as a network becomes faster (N-42, Fig 2 of ATOMIC-2's
+//! report).
+
+use super::{go, in_time, is_installed, options, parse, shell, temporary};
+use lastmeter::emulate::Options;
+use lastmeter_base::{Bytes, Duration};
+use lastmeter_host::adapter::cim::Cim;
+use lastmeter_host::adapter::pipeline;
+use lastmeter_host::adapter::transmitter::Variation;
+use lastmeter_lab::library::{Builtin, Library};
+use lastmeter_lab::profile::constants::Constants;
+use lastmeter_lab::profile::device;
+use lastmeter_live::port::Offload;
+use lastmeter_live::site::Kind;
+
+/// Data of an ICMP echo, and the bytes of its frame: headers of ICMP, IP and Ethernet are 42.
+const DATA: u64 = 1000;
+const FRAME: Bytes = Bytes(DATA + 42);
+/// How far methods may be apart.
+const AGREE: f64 = 0.95;
+
+const ADAPTER: &str = r#"
+title = "Messages through an adapter"
+duration = "2 s"
+[nodes]
+alice = { host = { live = true } }
+card = { adapter = { device = "cim", depth = 1 } }
+bob = { host = { live = true } }
+[[links]]
+between = ["alice", "card", "bob"]
+"#;
+
+/// Eq 5.2 with Table 5.1.
+fn by_equation() -> f64 {
+    let text = Builtin.profile("constants", "cim").unwrap();
+    let table = Constants::of_profile("cim", &text).unwrap().0;
+    let time = |name: &str| table.get::<Duration>(name).unwrap();
+    let cim = Cim {
+        message_overhead: time("message_overhead"),
+        segment: table.get("segment").unwrap(),
+        segment_overhead: time("segment_overhead"),
+        small: table.get("small").unwrap(),
+        per_byte_small: table.get("per_byte_small").unwrap(),
+        per_byte_large: table.get("per_byte_large").unwrap(),
+        frame: table.get("frame").unwrap(),
+        transmit_overhead: time("transmit_overhead"),
+        frame_delay: time("frame_delay"),
+    };
+    cim.time_alone(FRAME).as_secs_f64()
+}
+
+fn by_machine() -> f64 {
+    let cim = device::read("cim", &Builtin).unwrap();
+    pipeline::run(&cim, FRAME, (1, 50), Variation::None, 0).mean.as_secs_f64()
+}
+
+/// Half of the median round trip of real packets, which pass the adapter on either way.
+fn by_live_run() -> f64 {
+    let file = temporary("methods");
+    let script = format!("ping -c 20 -i 0.05 -s {DATA} 10.77.0.2 > {}", file.display());
+    let programs = vec![shell("alice", &script, true)];
+    let kind = Kind::Tap(Offload::Checksum);
+    let report = go(&parse(ADAPTER, &[]), &Options { programs, ..options(kind) });
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(report.status, Some(0), "{text}");
+    let times = text.split("time=").skip(1);
+    let mut times: Vec<f64> =
+        times.map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2] / 2000.0
+}
+
+/// The smaller over the larger: 1 where they agree.
+fn score(one: f64, other: f64) -> f64 {
+    (one / other).min(other / one)
+}
+
+pub(super) fn e_06_an_equation_a_machine_and_real_packets_agree() {
+    if !is_installed("ping") {
+        return;
+    }
+    let (equation, machine, live) = (by_equation(), by_machine(), by_live_run());
+    println!(
+        "  {:.3} ms by equation, {:.3} ms by machine (score {:.4}), {:.3} ms live (score {:.4})",
+        equation * 1e3,
+        machine * 1e3,
+        score(machine, equation),
+        live * 1e3,
+        score(live, equation),
+    );
+    assert!(score(machine, equation) > 0.9999);
+    assert!(live > equation, "a packet is never early: {live} s beside {equation} s");
+    in_time!(score(live, equation) > AGREE, "{live} s beside {equation} s");
+}
+
+const LINK: &str = r#"
+title = "A link that becomes faster"
+duration = "3 s"
+[nodes]
+alice = { host = { live = true } }
+bob = { host = { live = true } }
+[[links]]
+between = ["alice", "bob"]
+rate = "10 Mbit/s"
+queue = { drop-tail = { packets = 1000 } }
+"#;
+
+/// How busy the wire is, and what the ledger's verdict names, with a TCP transfer over a link of this rate.
+fn limit(rate: &str) -> (f64, Option<String>) {
+    let programs = vec![
+        shell("bob", "exec iperf3 -s -1", false),
+        shell("alice", "sleep 0.2; iperf3 -c 10.77.0.2 -t 1 > /dev/null", true),
+    ];
+    let experiment = parse(LINK, &[&format!("links.0.rate={rate}")]);
+    let kind = Kind::Tap(Offload::Segmentation);
+    let options = Options { programs, twin: false, ..options(kind) };
+    let ledger = go(&experiment, &options).ledger;
+    let wire = ledger.resources.iter().find(|known| known.name.starts_with("alice->bob"));
+    let busy = wire.map_or(0.0, |wire| wire.utilisation());
+    (busy, ledger.verdict.and_then(|verdict| verdict.resource))
+}
+
+/// At 10 and 100 Mbit/s the wire is what limits; at 100 Gbit/s it idles, and what limits is in the hosts.
+pub(super) fn n_42_the_bottleneck_moves_from_the_wire_to_the_hosts() {
+    if !is_installed("iperf3") {
+        return;
+    }
+    let found = ["10 Mbit/s", "100 Mbit/s", "100 Gbit/s"].map(|rate| (rate, limit(rate)));
+    for (rate, (busy, verdict)) in &found {
+        println!("  {rate:>10}: the wire is busy for {:.1} %, {verdict:?}", 100.0 * busy);
+    }
+    let [(_, (slow, at_slow)), (_, (middle, _)), (_, (fast, at_fast))] = &found;
+    // The transfer begins after 0.2 of 1.2 seconds.
+    in_time!(*slow > 0.7 && *middle > 0.7, "the wire was not filled: {found:?}");
+    assert!(*fast < 0.5, "{found:?}");
+    let wire = |verdict: &Option<String>| {
+        verdict.as_ref().is_some_and(|name| name.starts_with("alice->bob"))
+    };
+    in_time!(wire(at_slow), "{found:?}");
+    assert!(!wire(at_fast), "{found:?}");
+}
