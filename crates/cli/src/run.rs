@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Run once only: no what-ifs; the verdict says what is busiest, and what would decide
     #[arg(long)]
     no_what_ifs: bool,
+    /// Also print the layers of each path: what a stage is for, the jitter it adds, and how many packets wait there
+    #[arg(long)]
+    layers: bool,
 }
 
 /// More runs than this are a sweep's.
@@ -55,6 +58,7 @@ Examples:
   lastmeter run first-path --out out
   lastmeter run my.toml --set links.0.rate='10 Gbit/s' --set traffic.bulk.packets=1000
   lastmeter run first-path --pcap 'router->bob=bob.pcapng'
+  lastmeter run first-path --layers
   lastmeter run mm1 --seeds 10 --set warm-up='1 ms'
   lastmeter run transfer.pcapng --rate '100 Mbit/s' --delay '5 ms'
   lastmeter run my.toml --json | jq .verdict.words";
@@ -98,7 +102,7 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     let links: Vec<&str> =
         resources.filter(|r| r.kind == "wire").map(|r| r.name.as_str()).collect();
     disk.check_taps(&links)?;
-    show(common, &explained);
+    show(common, &explained, arguments.layers);
     results::offer(arguments.out.as_deref(), &explained.ledger)?;
     Ok(match explained.ledger.provenance.partial {
         true => Ended::Short,
@@ -140,7 +144,7 @@ pub(crate) fn rendered(problems: &[Problem]) -> Complaint {
     Complaint(rendered.join("\n\n"))
 }
 
-fn show(common: &Common, explained: &Explained) {
+fn show(common: &Common, explained: &Explained, layers: bool) {
     let ledger = &explained.ledger;
     if common.json {
         let mut value = serde_json::to_value(ledger).unwrap_or_default();
@@ -151,6 +155,9 @@ fn show(common: &Common, explained: &Explained) {
         return;
     }
     output::print(&report::terminal::render(ledger, output::style()));
+    if layers {
+        output::print(&report::terminal::render_layers(ledger, output::style()));
+    }
     if explained.left_out > 0 {
         output::note(&format!("{} more changes were not tried.", explained.left_out));
     }

@@ -29,7 +29,7 @@ use sha2::{Digest, Sha256};
 
 /// The benchmarks of all crates below.
 pub fn bench_cases() -> impl Iterator<Item = &'static Case> {
-    let net = lastmeter_net::bench::CASES.iter().chain(RING);
+    let net = lastmeter_net::bench::CASES.iter().chain(lastmeter_net::bench::DEPTHS).chain(RING);
     let net = net.chain(lookup::bench::CASES).chain(classify::bench::CASES);
     let net = net.chain(fabric::bench::CASES);
     let net = net.chain(lastmeter_transport::bench::CASES).chain(lastmeter_wave::bench::CASES);

@@ -19,6 +19,7 @@ pub mod drawing;
 pub mod figures;
 pub mod html;
 pub mod json;
+pub mod layers;
 mod observations;
 pub mod parquet;
 pub mod plots;

@@ -84,6 +84,9 @@ pub(crate) struct Arguments {
     /// Write ledger.json, ledger.html and tables in Parquet into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Also print the layers of each path: what a stage is for, the jitter it adds, and how many packets wait there
+    #[arg(long)]
+    layers: bool,
     /// For how long to run channels [default: the experiment's duration]
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
@@ -149,7 +152,7 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     let links: Vec<&str> =
         resources.filter(|r| r.kind == "wire").map(|r| r.name.as_str()).collect();
     disk.check_taps(&links)?;
-    show(common, &report);
+    show(common, &report, arguments.layers);
     results::offer(arguments.out.as_deref(), &report.ledger)?;
     Ok(ended(&report))
 }
@@ -158,11 +161,11 @@ impl Arguments {
     /// Refuses what is of no use to an experiment that brings its own programs.
     fn only_by_itself(&self, what: &str, why: &str) -> Result<(), Complaint> {
         let Arguments { host, attach, port, busy, spin, pin, tolerance, .. } = self;
-        let Arguments { strict, twin, search, pcaps, command, seconds, .. } = self;
+        let Arguments { strict, twin, search, pcaps, command, seconds, layers, .. } = self;
         let lists = [host, attach, pcaps, command].iter().any(|list| !list.is_empty());
         let texts = [port, spin, tolerance].iter().any(|text| text.is_some());
         let numbers = pin.is_some() || seconds.is_some();
-        if lists || texts || numbers || *busy || *strict || *twin || *search {
+        if lists || texts || numbers || *busy || *strict || *twin || *search || *layers {
             let right = format!("{why}; give only --set and --out");
             return Err(Complaint(format!("`{}` {what}: {right}", self.experiment)));
         }
@@ -223,9 +226,12 @@ fn ended(report: &Report) -> Ended {
     }
 }
 
-fn show(common: &Common, report: &Report) {
+fn show(common: &Common, report: &Report, layers: bool) {
     if !common.json {
         output::print(&report::terminal::render(&report.ledger, output::style()));
+        if layers {
+            output::print(&report::terminal::render_layers(&report.ledger, output::style()));
+        }
         return;
     }
     let mut value = serde_json::to_value(&report.ledger).unwrap_or_default();

@@ -42,6 +42,9 @@ pub(crate) struct Arguments {
     /// Apply the change of --what-if and measure it
     #[arg(long, requires = "what_if")]
     apply: bool,
+    /// Also print the layers of the path: what a stage is for, the jitter it adds, and how many packets wait there
+    #[arg(long)]
+    layers: bool,
     /// Explain how a stage or a figure is measured
     #[arg(long, value_name = "STAGE", conflicts_with_all = ["what_if", "validate"])]
     explain: Option<String>,

@@ -87,6 +87,9 @@ pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, C
             output::print("\nWith the constants of this host:");
         }
         show(&found, &ledger);
+        if arguments.layers {
+            output::print(&report::terminal::render_layers(&ledger, output::style()));
+        }
     }
     if let (Some(folder), Some(model)) = (&arguments.out, &found.model) {
         let predicted = model::ledger(&setting, &model.prediction, model.profile.clone());

@@ -8,12 +8,14 @@
 mod counts;
 mod drawing;
 mod escaped;
+mod layers;
 pub(crate) mod paint;
 mod parts;
 mod stages;
 mod table;
 
 pub use escaped::escaped;
+pub use layers::render_layers;
 
 use crate::figures;
 use crate::shape;
