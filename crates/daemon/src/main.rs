@@ -101,6 +101,9 @@ fn signals() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>, Complaint>
     Ok(ended)
 }
 
+#[global_allocator]
+static HEAP: lastmeter_live::heap::HugePages = lastmeter_live::heap::HugePages;
+
 fn main() -> ExitCode {
     let Arguments { json, quick, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,

@@ -335,6 +335,16 @@ pub(crate) fn heap_in_huge_pages() -> io::Result<()> {
     unsafe { madvise(start.cast(), ROOM, Advice::LinuxHugepage) }.map_err(Into::into)
 }
 
+/// Requests huge pages for whole pages of a block of memory.
+pub(crate) fn request_huge_pages(block: *mut u8, len: usize) -> io::Result<()> {
+    use rustix::mm::{Advice, madvise};
+    let page = rustix::param::page_size();
+    let start = block.map_addr(|address| address.next_multiple_of(page));
+    let len = len.saturating_sub(start.addr() - block.addr()) / page * page;
+    // SAFETY: this advice changes no contents, of whatever lies there.
+    unsafe { madvise(start.cast(), len, Advice::LinuxHugepage) }.map_err(Into::into)
+}
+
 /// A set of cores in the kernel's form; made before `fork` because it may allocate.
 fn core_set(cores: &[usize]) -> rustix::thread::CpuSet {
     let mut set = rustix::thread::CpuSet::new();

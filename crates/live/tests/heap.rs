@@ -1,8 +1,11 @@
-//! The heap of a program that has just started is in huge pages. The test has its own `main`, because the
-//! test harness would run it in a thread, which has another heap.
+//! The heap of a program that has just started is in huge pages, and so are large blocks of every thread. The test has
+//! its own `main`, because the test harness would run it in a thread, which has another heap.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::path::Path;
+
+#[global_allocator]
+static HEAP: lastmeter_live::heap::HugePages = lastmeter_live::heap::HugePages;
 
 fn main() {
     if !cfg!(target_env = "gnu") || !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
@@ -16,6 +19,17 @@ fn main() {
         let last = blocks.last().unwrap().as_ptr() as usize;
         assert!(has_flag(last, "hg"), "blocks of {len} bytes are not in huge pages");
     }
+    // Beyond what the C library takes from a heap, and in another thread.
+    let large = || {
+        let mut grown: Vec<u8> = Vec::with_capacity(5 << 20);
+        grown.reserve_exact(50 << 20);
+        for block in [grown, vec![0; 40 << 20], Vec::with_capacity(6 << 20)] {
+            let middle = block.as_ptr() as usize + block.capacity() / 2;
+            assert!(has_flag(middle, "hg"), "{} bytes are not in huge pages", block.capacity());
+        }
+    };
+    large();
+    std::thread::spawn(large).join().unwrap();
 }
 
 /// Whether the mapping that contains `address` has this flag (`VmFlags` in proc_pid_smaps(5)).

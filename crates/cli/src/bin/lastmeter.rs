@@ -1,5 +1,8 @@
 //! The program `lastmeter`; all of it is in the library of the same name.
 
+#[global_allocator]
+static HEAP: lastmeter_live::heap::HugePages = lastmeter_live::heap::HugePages;
+
 fn main() -> std::process::ExitCode {
     // Measurements run in helper processes, which are this program again.
     lastmeter::enter_if_asked();
