@@ -3,13 +3,13 @@
 //! ```text
 //! IPv4   24 bits | 8                     slots of 16 bits: the first array has 32 MiB
 //! IPv6   16 bits | 16 | 8 | 8 | ...      slots of 32 bits
-//! slot   0: no route | number of a next hop | array for the bits that follow (top bit set)
+//! slot   0: no route | number of a next hop | array, or node of ranges, for the bits that follow (top bit set)
 //! ```
 //!
 //! Every prefix is expanded to all slots that it covers and no longer one does. So an address costs one load for each
 //! array and hardly any arithmetic: a full table of IPv4 is answered from the first array but for 451 of 16,777,216
-//! slots, one of IPv6 from the second to the fourth. Tree Bitmap (`tree_bitmap.rs`) takes a tenth of the memory and
-//! computes more.
+//! slots. From 32 bits of IPv6 on, 16 bits with few prefixes are a node of ranges in one cache line (`ranges.rs`). Tree
+//! Bitmap (`tree_bitmap.rs`) takes a tenth of the memory and computes more.
 //!
 //! Next hops are numbered as they come, so that a slot of 16 bits can name one: at most 32,767 different ones in the
 //! life of a table. For a change the writer needs the length of the prefix that a slot shows; that is kept beside the
@@ -35,12 +35,14 @@
 //! # Ok::<(), lastmeter_net::lookup::Full>(())
 //! ```
 
+use super::direct_search::{DirectReader, Many, lookup};
 use super::key::{Key, Prefix};
-use super::memory::{Door, Memory, RESERVED, half, whole, word};
+use super::memory::{LINE, Memory, RESERVED, half, whole, word};
+use super::ranges::{self, Shown};
 use super::tree_bitmap::MemoryUse;
 use super::{Full, NextHop};
 use foldhash::fast::RandomState;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Arch;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::marker::PhantomData;
@@ -53,40 +55,43 @@ const HOPS_MAX: u32 = (1 << 15) - 1;
 const WORDS_MAX: u32 = 1 << 27;
 /// Limit on arrays that slots of 16 bits can point to.
 const ARRAYS_MAX: u32 = 1 << 15;
-/// Keys that are looked up in step.
-const ROW: usize = 64;
-
 /// Keys that have a layout.
 pub trait DirectKey: Key + Hash {
     /// The bits that index each array. All arrays but those of the first two steps have the size of the last.
     const STEPS: &'static [u32];
     /// Bits of a slot.
     const SLOT: u32;
+    /// From this step on, slots may point to nodes of ranges, and arrays have 8 bits.
+    const RANGED: usize;
 }
 
 impl DirectKey for u32 {
     const STEPS: &'static [u32] = &[24, 8];
     const SLOT: u32 = 16;
+    const RANGED: usize = usize::MAX;
 }
 
 impl DirectKey for u128 {
     const STEPS: &'static [u32] = &[16, 16, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8];
     const SLOT: u32 = 32;
+    const RANGED: usize = 2;
 }
 
 /// Where slots and next hops are; positions of slots are counted in slots.
-struct Layout<K>(PhantomData<K>);
+pub(super) struct Layout<K>(PhantomData<K>);
 
 impl<K: DirectKey> Layout<K> {
     /// Slots of a word.
-    const PER: u32 = 64 / K::SLOT;
-    const MASK: u64 = (1 << K::SLOT) - 1;
+    pub(super) const PER: u32 = 64 / K::SLOT;
+    pub(super) const MASK: u64 = (1 << K::SLOT) - 1;
     /// The bit that says that a slot points to an array.
-    const POINTS: u64 = 1 << (K::SLOT - 1);
+    pub(super) const POINTS: u64 = 1 << (K::SLOT - 1);
+    /// The bit beside it that says that this is a node of ranges.
+    pub(super) const NODE: u64 = if K::RANGED < K::STEPS.len() { 1 << (K::SLOT - 2) } else { 0 };
     /// Words of the next hops, two to a word, after those reserved; number 0 is no next hop.
     const HOPS: u32 = RESERVED;
     /// The word at which the first array begins.
-    const FIRST: u32 = RESERVED + whole(HOPS_MAX.div_ceil(2));
+    pub(super) const FIRST: u32 = RESERVED + whole(HOPS_MAX.div_ceil(2));
     /// The word after it.
     const END: u32 = (Self::FIRST + (1 << K::STEPS[0]) / Self::PER).next_multiple_of(2 * RESERVED);
     /// The word after the last array.
@@ -97,26 +102,13 @@ impl<K: DirectKey> Layout<K> {
 
     /// The slot's value.
     #[inline(always)]
-    fn slot(words: &[AtomicU64], at: u64) -> u64 {
+    pub(super) fn slot(words: &[AtomicU64], at: u64) -> u64 {
         let at = at as u32;
         word(words, at / Self::PER) >> (at % Self::PER * K::SLOT) & Self::MASK
     }
-    /// The slots at many places.
-    #[inline(always)]
-    fn slots(words: &[AtomicU64], places: &[u32; ROW]) -> [u32; ROW] {
-        let mut found = [0; ROW];
-        for at in 0..ROW {
-            found[at] = word(words, places[at] / Self::PER);
-        }
-        let mut slots = [0; ROW];
-        for at in 0..ROW {
-            slots[at] = (found[at] >> (places[at] % Self::PER * K::SLOT) & Self::MASK) as u32;
-        }
-        slots
-    }
     /// The first slot of the array that a slot points to.
     #[inline(always)]
-    fn array(slot: u64) -> u64 {
+    pub(super) fn array(slot: u64) -> u64 {
         let number = slot & !Self::POINTS;
         match K::SLOT {
             // Arrays of 256 slots are numbered in their order.
@@ -125,8 +117,23 @@ impl<K: DirectKey> Layout<K> {
             _ => number * u64::from(2 * Self::PER),
         }
     }
+    /// Whether a slot points to an array.
+    #[inline(always)]
+    pub(super) fn is_array(slot: u64) -> bool {
+        slot & (Self::POINTS | Self::NODE) == Self::POINTS
+    }
+    /// The number of the cache line of the node that a slot points to.
+    #[inline(always)]
+    pub(super) fn node(slot: u64) -> u64 {
+        slot & (Self::NODE.wrapping_sub(1) & Self::MASK)
+    }
+    /// The slot's value that points to the node at a pair of words, the first of a cache line.
+    pub(super) fn to_node(pair: u32) -> u64 {
+        let line = 2 * u64::from(pair) / LINE as u64;
+        Self::POINTS | Self::NODE | line
+    }
     /// The slot's value that points to the array at a pair of words.
-    fn pointer(pair: u32) -> u64 {
+    pub(super) fn pointer(pair: u32) -> u64 {
         let number = match K::SLOT {
             16 => ((2 * pair - Self::END) * Self::PER) >> 8,
             _ => pair,
@@ -134,15 +141,15 @@ impl<K: DirectKey> Layout<K> {
         Self::POINTS | u64::from(number)
     }
     #[inline(always)]
-    fn hop(words: &[AtomicU64], number: u64) -> Option<NextHop> {
+    pub(super) fn hop(words: &[AtomicU64], number: u64) -> Option<NextHop> {
         NextHop::new(half(words, 2 * Self::HOPS + (number as u32 & HOPS_MAX)))
     }
     /// The bits before an array of this step.
-    fn before(step: usize) -> u32 {
+    pub(super) fn before(step: usize) -> u32 {
         K::STEPS[..step].iter().sum()
     }
     /// Of a key, the place in an array of this step.
-    fn place(key: K, step: usize) -> u32 {
+    pub(super) fn place(key: K, step: usize) -> u32 {
         (key.window(Self::before(step)) >> (64 - K::STEPS[step])) as u32
     }
 }
@@ -150,17 +157,21 @@ impl<K: DirectKey> Layout<K> {
 /// A table of prefixes, owned by its one writer; see the top of the file.
 #[derive(Debug)]
 pub struct Direct<K> {
-    memory: Memory,
+    pub(super) memory: Memory,
     arch: Arch,
     /// For each slot, one more than the length of the prefix that it shows; 0 without one.
-    lengths: Vec<u8>,
+    pub(super) lengths: Vec<u8>,
     prefixes: HashMap<(u8, K), u16, RandomState>,
     /// How many prefixes have each length.
     counts: [u32; 129],
-    /// For each array but the first, by its pair of words, how many prefixes are longer than the bits before it.
+    /// For each array but the first and those from step [`DirectKey::RANGED`] on, by its pair of words, how many
+    /// prefixes are longer than the bits before it.
     needed: HashMap<u32, u32, RandomState>,
     numbers: HashMap<NextHop, u16, RandomState>,
-    array_words: u64,
+    /// Words of arrays and nodes.
+    pub(super) array_words: u64,
+    /// How many nodes there are.
+    pub(super) nodes: u64,
 }
 
 impl<K: DirectKey> Default for Direct<K> {
@@ -182,6 +193,7 @@ impl<K: DirectKey> Direct<K> {
             needed: HashMap::default(),
             numbers: HashMap::default(),
             array_words: 0,
+            nodes: 0,
         }
     }
     /// How many prefixes it holds.
@@ -205,7 +217,7 @@ impl<K: DirectKey> Direct<K> {
     }
     /// A reader for another thread.
     pub fn reader(&self) -> DirectReader<K> {
-        DirectReader { door: self.memory.door(), arch: self.arch, key: PhantomData }
+        DirectReader::new(self.memory.door(), self.arch)
     }
     /// Its memory.
     pub fn memory(&self) -> MemoryUse {
@@ -243,9 +255,9 @@ impl<K: DirectKey> Direct<K> {
         if old.is_none() {
             self.counts[usize::from(len)] += 1;
         }
-        let (array, step) = self.open(prefix, old.is_none());
         let own = len + 1;
-        self.paint(array, step, Some(prefix), (number.into(), own), &|shown| shown <= own);
+        let shown = Shown { value: number, length: own };
+        self.show(prefix, old.is_none(), shown, &|shown| shown <= own);
         Ok(old.and_then(|old| Layout::<K>::hop(self.memory.words(), old.into())))
     }
     /// Removes a prefix; returns its next hop.
@@ -260,15 +272,23 @@ impl<K: DirectKey> Direct<K> {
                 Some((self.prefixes.get(&(len, over.key()))?, len + 1))
             })
             .next();
-        let shown = cover.map_or((0, 0), |(&number, shown)| (u64::from(number), shown));
-        let (array, step) = self.open(prefix, false);
-        self.paint(array, step, Some(prefix), shown, &|shown| shown == len + 1);
+        let shown = cover.map(|(&value, length)| Shown { value, length }).unwrap_or_default();
+        self.show(prefix, false, shown, &|shown| shown == len + 1);
         self.close(prefix);
         Layout::<K>::hop(self.memory.words(), old.into())
     }
 
-    /// Whether there is room for the arrays that a prefix needs.
+    /// Whether there is room for the arrays and nodes that a prefix needs.
     fn check_room(&self, prefix: Prefix<K>) -> Result<(), Full> {
+        if K::RANGED < K::STEPS.len() {
+            // All nodes may be written anew, one after the other become arrays of nodes, and a large array be missing.
+            let arrays = u64::from(K::BITS / 8) * (256 + 256 * LINE as u64) + (1 << 16);
+            let words = self.nodes * LINE as u64 + arrays;
+            return match u64::from(self.memory.used()) + words <= u64::from(Layout::<K>::LIMIT) {
+                true => Ok(()),
+                false => Err(Full::Words(Layout::<K>::LIMIT)),
+            };
+        }
         let (mut array, mut there) = (u64::from(Layout::<K>::FIRST * Layout::<K>::PER), 0);
         while Layout::<K>::before(there + 1) < prefix.len().into() {
             let slot = self.slot(array + u64::from(Layout::<K>::place(prefix.key(), there)));
@@ -299,22 +319,42 @@ impl<K: DirectKey> Direct<K> {
         self.numbers.insert(hop, number as u16);
         Ok(number as u16)
     }
-    /// The array in which a prefix ends and its step; makes those that are missing, without changing any answer.
-    fn open(&mut self, prefix: Prefix<K>, is_new: bool) -> (u64, usize) {
+    /// Shows a value for the addresses of a prefix that show one of a length to replace. Makes the arrays that are
+    /// missing, without changing any answer.
+    fn show(
+        &mut self,
+        prefix: Prefix<K>,
+        is_new: bool,
+        shown: Shown,
+        replaces: &impl Fn(u8) -> bool,
+    ) {
         let (mut array, mut step) = (u64::from(Layout::<K>::FIRST * Layout::<K>::PER), 0);
         while Layout::<K>::before(step + 1) < prefix.len().into() {
             let at = array + u64::from(Layout::<K>::place(prefix.key(), step));
             let mut slot = self.slot(at);
             step += 1;
-            if slot & Layout::<K>::POINTS == 0 {
+            if step >= K::RANGED && !Layout::<K>::is_array(slot) {
+                let end = Layout::<K>::before(step) + ranges::BITS;
+                if u32::from(prefix.len()) <= end {
+                    let free = end - u32::from(prefix.len());
+                    let first = (prefix.key().window(Layout::<K>::before(step)) >> 48) as u16;
+                    let values = (first, first | ((1_u32 << free) - 1) as u16);
+                    let new = self.repaint(at, values, shown, replaces);
+                    if new != slot {
+                        self.store(at, new);
+                    }
+                    return;
+                }
+                slot = self.spread(at);
+            } else if slot & Layout::<K>::POINTS == 0 {
                 slot = self.make(at, slot, step);
             }
             array = Layout::<K>::array(slot);
-            if is_new {
+            if is_new && step < K::RANGED {
                 *self.needed.entry(pair::<K>(array)).or_default() += 1;
             }
         }
-        (array, step)
+        self.paint(array, step, Some(prefix), shown, replaces);
     }
     /// An array of this step, whose slots all are as the one that points to it was; returns that one.
     fn make(&mut self, at: u64, shown: u64, step: usize) -> u64 {
@@ -322,23 +362,33 @@ impl<K: DirectKey> Direct<K> {
         let pair = self.memory.allocate(words / 2);
         let word = (0..Layout::<K>::PER).fold(0, |word, _| word << K::SLOT | shown);
         (pair..pair + words / 2).for_each(|pair| self.memory.put(pair, [word; 2]));
-        let first = (2 * pair * Layout::<K>::PER) as usize;
-        let end = first + (words * Layout::<K>::PER) as usize;
         let length = self.lengths[at as usize];
-        if self.lengths.len() < end {
-            self.lengths.resize(end, 0);
-        }
-        self.lengths[first..end].fill(length);
+        let slots = (words * Layout::<K>::PER) as usize;
+        self.set_lengths(pair, std::iter::repeat_n(length, slots));
         self.array_words += u64::from(words);
         let slot = Layout::<K>::pointer(pair);
         self.store(at, slot);
         slot
     }
+    /// The lengths of the slots from a pair of words on.
+    pub(super) fn set_lengths(&mut self, pair: u32, lengths: impl ExactSizeIterator<Item = u8>) {
+        let first = (2 * pair * Layout::<K>::PER) as usize;
+        let end = first + lengths.len();
+        if self.lengths.len() < end {
+            self.lengths.resize(end, 0);
+        }
+        for (to, length) in self.lengths[first..end].iter_mut().zip(lengths) {
+            *to = length;
+        }
+    }
     /// Uncounts a removed prefix; arrays that are no longer needed are freed, without changing any answer.
     fn close(&mut self, prefix: Prefix<K>) {
+        if K::RANGED < K::STEPS.len() {
+            self.collapse(prefix);
+        }
         let mut array = u64::from(Layout::<K>::FIRST * Layout::<K>::PER);
         let (mut step, mut unneeded) = (0, None);
-        while Layout::<K>::before(step + 1) < prefix.len().into() {
+        while Layout::<K>::before(step + 1) < prefix.len().into() && step + 1 < K::RANGED {
             let at = array + u64::from(Layout::<K>::place(prefix.key(), step));
             array = Layout::<K>::array(self.slot(at));
             step += 1;
@@ -361,10 +411,10 @@ impl<K: DirectKey> Direct<K> {
         }
     }
 
-    fn slot(&self, at: u64) -> u64 {
+    pub(super) fn slot(&self, at: u64) -> u64 {
         Layout::<K>::slot(self.memory.words(), at)
     }
-    fn store(&mut self, at: u64, slot: u64) {
+    pub(super) fn store(&mut self, at: u64, slot: u64) {
         let (at, shift) = (at as u32 / Layout::<K>::PER, at as u32 % Layout::<K>::PER * K::SLOT);
         let others = word(self.memory.words(), at) & !(Layout::<K>::MASK << shift);
         self.memory.publish_word(at, others | slot << shift);
@@ -376,7 +426,7 @@ impl<K: DirectKey> Direct<K> {
         array: u64,
         step: usize,
         prefix: Option<Prefix<K>>,
-        shown: (u64, u8),
+        shown: Shown,
         replaces: &impl Fn(u8) -> bool,
     ) {
         let bits = K::STEPS[step];
@@ -398,24 +448,33 @@ impl<K: DirectKey> Direct<K> {
         at: u32,
         range: &Range<u64>,
         step: usize,
-        (value, length): (u64, u8),
+        shown: Shown,
         replaces: &impl Fn(u8) -> bool,
     ) {
         let old = word(self.memory.words(), at);
         let (mut new, first) = (old, u64::from(at * Layout::<K>::PER));
-        for lane in 0..Layout::<K>::PER {
+        let covered = |lane: &u32| range.contains(&(first + u64::from(*lane)));
+        // The arrays below come first: what is stored there would unlink a node that is still to be seen here.
+        for lane in (0..Layout::<K>::PER).filter(covered) {
+            let shows = old >> (lane * K::SLOT) & Layout::<K>::MASK;
+            if Layout::<K>::is_array(shows) {
+                self.paint(Layout::<K>::array(shows), step + 1, None, shown, replaces);
+            }
+        }
+        for lane in (0..Layout::<K>::PER).filter(covered) {
             let (slot, shift) = (first + u64::from(lane), lane * K::SLOT);
-            if !range.contains(&slot) {
-                continue;
-            }
             let shows = old >> shift & Layout::<K>::MASK;
-            if shows & Layout::<K>::POINTS != 0 {
-                let below = Layout::<K>::array(shows);
-                self.paint(below, step + 1, None, (value, length), replaces);
+            let value = if Layout::<K>::is_array(shows) {
+                continue;
+            } else if shows & Layout::<K>::POINTS != 0 {
+                self.repaint(slot, (0, u16::MAX), shown, replaces)
             } else if replaces(self.lengths[slot as usize]) {
-                self.lengths[slot as usize] = length;
-                new = new & !(Layout::<K>::MASK << shift) | value << shift;
-            }
+                self.lengths[slot as usize] = shown.length;
+                shown.value.into()
+            } else {
+                continue;
+            };
+            new = new & !(Layout::<K>::MASK << shift) | value << shift;
         }
         if new != old {
             self.memory.publish_word(at, new);
@@ -424,101 +483,6 @@ impl<K: DirectKey> Direct<K> {
 }
 
 /// The pair of words at which an array begins.
-fn pair<K: DirectKey>(array: u64) -> u32 {
+pub(super) fn pair<K: DirectKey>(array: u64) -> u32 {
     array as u32 / (2 * Layout::<K>::PER)
-}
-
-#[inline(always)]
-fn lookup<K: DirectKey>(words: &[AtomicU64], key: K) -> Option<NextHop> {
-    let (mut array, mut depth) = (u64::from(Layout::<K>::FIRST * Layout::<K>::PER), 0);
-    let mut slot = 0;
-    for &bits in K::STEPS {
-        slot = Layout::<K>::slot(words, array + (key.window(depth) >> (64 - bits)));
-        if slot & Layout::<K>::POINTS == 0 {
-            break;
-        }
-        (array, depth) = (Layout::<K>::array(slot), depth + bits);
-    }
-    Layout::<K>::hop(words, slot)
-}
-
-/// Interleaved searches, compiled for several processors.
-struct Many<'a, K> {
-    words: &'a [AtomicU64],
-    keys: &'a [K],
-    hops: &'a mut [Option<NextHop>],
-}
-
-/// Steps that the keys of a row take together; longer searches go on one by one.
-const TOGETHER: usize = 4;
-
-impl<K: DirectKey> WithSimd for Many<'_, K> {
-    type Output = ();
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for (keys, hops) in self.keys.chunks(ROW).zip(self.hops.chunks_mut(ROW)) {
-            row(self.words, keys, hops);
-        }
-    }
-}
-
-/// A row of keys; lanes beyond the last key stay at an empty slot.
-///
-/// Every step is a separate loop over all lanes, with as few instructions as it can have between loads: so many more of
-/// them are in flight.
-#[inline(always)]
-fn row<K: DirectKey>(words: &[AtomicU64], keys: &[K], hops: &mut [Option<NextHop>]) {
-    let (mut windows, mut places) = ([0_u64; ROW], [0_u32; ROW]);
-    for ((window, place), key) in windows.iter_mut().zip(&mut places).zip(keys) {
-        *window = key.window(0);
-        *place = Layout::<K>::FIRST * Layout::<K>::PER + (*window >> (64 - K::STEPS[0])) as u32;
-    }
-    let mut slots = Layout::<K>::slots(words, &places);
-    let mut depth = K::STEPS[0];
-    for &bits in K::STEPS.iter().take(TOGETHER).skip(1) {
-        if slots.iter().fold(0, |any, slot| any | slot) & Layout::<K>::POINTS as u32 == 0 {
-            break;
-        }
-        for at in 0..ROW {
-            let slot = slots[at];
-            let next = Layout::<K>::array(slot.into()) as u32;
-            let next = next + (windows[at] << depth >> (64 - bits)) as u32;
-            places[at] = if slot & Layout::<K>::POINTS as u32 != 0 { next } else { places[at] };
-        }
-        slots = Layout::<K>::slots(words, &places);
-        depth += bits;
-    }
-    for ((hop, &slot), key) in hops.iter_mut().zip(&slots).zip(keys) {
-        *hop = match slot & Layout::<K>::POINTS as u32 {
-            0 => Layout::<K>::hop(words, slot.into()),
-            _ => lookup(words, *key),
-        };
-    }
-}
-
-/// Looks up keys from another thread while the table's writer changes it; see [`super::Reader`].
-#[derive(Debug)]
-pub struct DirectReader<K> {
-    door: Door,
-    arch: Arch,
-    key: PhantomData<K>,
-}
-
-impl<K: DirectKey> DirectReader<K> {
-    /// The next hop of the longest prefix that matches `key`.
-    pub fn lookup(&mut self, key: K) -> Option<NextHop> {
-        self.door.inside(|words| lookup(words, key))
-    }
-    /// The next hops of many keys, interleaved. Panics if `hops` is not as long as `keys`.
-    pub fn lookup_batch(&mut self, keys: &[K], hops: &mut [Option<NextHop>]) {
-        assert_eq!(keys.len(), hops.len(), "a next hop for each key");
-        let arch = self.arch;
-        self.door.inside(|words| arch.dispatch(Many { words, keys, hops }));
-    }
-}
-
-impl<K: DirectKey> Clone for DirectReader<K> {
-    fn clone(&self) -> DirectReader<K> {
-        DirectReader { door: self.door.another(), arch: self.arch, key: PhantomData }
-    }
 }

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 /// Words before the initial array: the empty node for pointer 0, and a pair after it.
 pub(super) const RESERVED: u32 = 4;
 /// Words of a cache line.
-const LINE: usize = 8;
+pub(super) const LINE: usize = 8;
 /// The longest block in pairs of words: 63 next hops, two bitmaps, 64 slots, four to a pair.
 const BLOCK_LEN_MAX: usize = 16 + 1 + 16;
 /// Blocks that are unlinked before the writer checks which readers are active.

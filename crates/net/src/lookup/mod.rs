@@ -30,16 +30,19 @@
 pub mod array;
 pub mod bench;
 mod direct;
+mod direct_search;
 pub mod explain;
 mod key;
 mod memory;
 pub mod message;
 mod node;
+mod ranges;
 mod search;
 pub mod table;
 pub mod tree_bitmap;
 
-pub use direct::{Direct, DirectKey, DirectReader};
+pub use direct::{Direct, DirectKey};
+pub use direct_search::DirectReader;
 pub use key::{Concatenated, Key, Prefix};
 pub use message::Replica;
 pub use tree_bitmap::{MemoryUse, Options, Reader, TreeBitmap};

@@ -78,21 +78,21 @@ fn edges<K: Key>(prefix: Prefix<K>) -> [K; 4] {
 }
 
 fn churn_tree<K: Key>(shape: Shape, rounds: u32) {
-    churn(|| TreeBitmap::<K>::new(options(shape)), tree_agrees, rounds);
+    churn(|| TreeBitmap::<K>::new(options(shape)), tree_agrees, near, rounds);
 }
 
-/// Changes at random; `also` checks more.
+/// Changes at random, of prefixes of keys that `key` gives; `also` checks more.
 fn churn<K: Key, T: LongestPrefixMatch<K>>(
     new: impl Fn() -> T,
     also: impl Fn(&T, &Linear<K>, &[K]),
+    key: impl Fn(&mut Stream) -> K,
     rounds: u32,
 ) {
     let mut table = new();
     let mut linear = Linear(BTreeMap::new());
     let mut random = Stream::new(1, "churn");
     for round in 0..rounds {
-        let prefix =
-            Prefix::new(near::<K>(&mut random), random.below(u64::from(K::BITS) + 1) as u8);
+        let prefix = Prefix::new(key(&mut random), random.below(u64::from(K::BITS) + 1) as u8);
         let prefix = prefix.expect("at most the key's bits");
         if random.chance(0.6) {
             let hop = NextHop::new(1 + random.below(1000) as u32).expect("not zero");
@@ -106,7 +106,7 @@ fn churn<K: Key, T: LongestPrefixMatch<K>>(
         assert_eq!(table.prefixes(), linear.0.len() as u64);
         if round % 16 == 0 {
             let mut keys = edges(prefix).to_vec();
-            keys.extend((0..90).map(|_| near::<K>(&mut random)));
+            keys.extend((0..90).map(|_| key(&mut random)));
             keys.extend(linear.0.keys().take(4).flat_map(|&prefix| edges(prefix)));
             agrees(&table, &linear, &keys);
             also(&table, &linear, &keys);
@@ -138,8 +138,44 @@ fn equals_a_linear_scan_on_104_concatenated_bits_d_36() {
 
 #[test]
 fn direct_tables_equal_a_linear_scan_under_changes_d_128() {
-    churn(Direct::<u32>::new, |_, _, _| (), 2_000);
-    churn(Direct::<u128>::new, |_, _, _| (), 3_000);
+    churn(Direct::<u32>::new, |_, _, _| (), near, 2_000);
+    churn(Direct::<u128>::new, |_, _, _| (), near, 3_000);
+    // Many prefixes within few networks: nodes of ranges become arrays of nodes.
+    churn(Direct::<u128>::new, |_, _, _| (), crowded, 3_000);
+}
+
+/// A key of one of two networks of 32 bits, most in one part of it.
+fn crowded(random: &mut Stream) -> u128 {
+    let wide = if random.chance(0.3) { 0xffff_ff00_0000 } else { 0x0f0f_0f00_0000 };
+    let network = 0x2001_0db8 + (random.below(4) / 3) as u128;
+    network << 96 | u128::from(random.bits() & wide) << 48
+}
+
+#[test]
+fn sixteen_ranges_fit_into_a_line_and_more_become_an_array_d_128() {
+    let mut table = Direct::<u128>::new();
+    let hop = |number| NextHop::new(number).expect("not zero");
+    let network = 0x2001_0db8_u128 << 96;
+    let prefix = |at: u128| Prefix::new(network | (2 * at + 1) << 80, 48).expect("48");
+    let first = table.memory().nodes;
+    // Each prefix is a range, and so is what follows it.
+    for at in 0..7 {
+        table.insert(prefix(at), hop(at as u32 + 1)).expect("there is room");
+    }
+    let line = table.memory().nodes - (first + (1 << 16) * 4);
+    assert_eq!(line, 64);
+    for at in 7..300 {
+        table.insert(prefix(at), hop(at as u32 + 1)).expect("there is room");
+    }
+    assert!(table.memory().nodes > first + (1 << 16) * 4 + 1024);
+    for at in 0..300 {
+        assert_eq!(table.lookup(prefix(at).key() | 5), Some(hop(at as u32 + 1)));
+        assert_eq!(table.lookup(prefix(at).last() + 1), None);
+    }
+    for at in 0..300 {
+        assert_eq!(table.remove(prefix(at)), Some(hop(at as u32 + 1)));
+    }
+    assert_eq!(table.memory().nodes, first);
 }
 
 #[test]
@@ -235,6 +271,54 @@ fn readers_see_the_old_answer_or_the_new_one_d_132() {
     let find = readers
         .map(|mut reader| -> Find { Box::new(move |keys, hops| reader.lookup_batch(keys, hops)) });
     old_or_new(table, find);
+}
+
+#[test]
+fn readers_never_miss_while_nodes_become_arrays_and_go_d_132() {
+    let mut table = Direct::<u128>::new();
+    let hop = |number| NextHop::new(number).expect("not zero");
+    table.insert(Prefix::all(), hop(1)).expect("there is room");
+    let mut random = Stream::new(1, "keys");
+    let keys: Vec<u128> = (0..64).map(|_| crowded(&mut random)).collect();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        for mut reader in [table.reader(), table.reader()] {
+            let (stop, keys) = (&stop, &keys);
+            scope.spawn(move || {
+                let mut hops = [None; 64];
+                let mut rounds = 0_u32;
+                while rounds < 10 || !stop.load(order) {
+                    reader.lookup_batch(keys, &mut hops);
+                    for ((number, found), &key) in (2..).zip(&hops).zip(keys) {
+                        let found = found.map_or(0, NextHop::get);
+                        assert!(found == 1 || found == number, "{key:x} {found}");
+                        assert!(reader.lookup(key).is_some());
+                    }
+                    rounds += 1;
+                }
+            });
+        }
+        // A key's own prefixes, which cover no other key, come and go.
+        let own = |at: usize| {
+            let near = keys.iter().filter(|key| **key != keys[at]);
+            near.map(|key| (key ^ keys[at]).leading_zeros() as u8 + 1).max().unwrap_or(1)
+        };
+        let own: Vec<u8> = (0..64).map(own).collect();
+        for round in 0..20_000 {
+            let at = random.below(64) as usize;
+            if keys.iter().filter(|key| **key == keys[at]).count() > 1 {
+                continue;
+            }
+            let len = own[at].max(20) + random.below(60) as u8;
+            let prefix = Prefix::new(keys[at], len.min(128)).expect("at most 128");
+            match round % 3 {
+                2 => table.remove(prefix),
+                _ => table.insert(prefix, hop(at as u32 + 2)).expect("there is room"),
+            };
+        }
+        stop.store(true, order);
+    });
 }
 
 fn old_or_new(mut table: impl LongestPrefixMatch<u32>, find: [Find; 2]) {
@@ -365,7 +449,7 @@ proptest! {
         keys in prop::collection::vec(any::<u64>(), 100),
     ) {
         let key = |bits: u64| {
-            u128::from(bits & 0xff0f_0f0f_000f_0f0f) << 64 | u128::from(bits & 3) << 40
+            u128::from(bits & 0x0101_0f0f_000f_0f0f) << 64 | u128::from(bits & 3) << 40
         };
         let mut table = Direct::<u128>::new();
         let mut linear = Linear(BTreeMap::new());
