@@ -1,7 +1,8 @@
 //! Entry points for fuzzing the text formats that this crate reads: no input causes a panic, and whatever
 //! parses is emitted unchanged.
 
-use crate::classify::{self, General, Header, Rule, Verdict};
+use crate::classify::text::Either;
+use crate::classify::{self, Address, Filter, General, Header, Rule, Verdict};
 use crate::impair::{Opportunities, RateTable};
 use lastmeter_base::kind::TIME_MAX;
 use lastmeter_base::{Bytes, Duration, Time};
@@ -17,27 +18,40 @@ pub const TARGETS: &[Target] = &[
 /// Rules in ClassBench's format.
 pub fn fuzz_classbench(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    match classify::text::parse(&text) {
+    match classify::text::parse_any(&text) {
         Err(error) => assert!(error.line > 0 && !error.reason.is_empty()),
         Ok(filters) => {
-            let again = classify::text::parse(&classify::text::emit(&filters));
-            assert_eq!(again.as_ref(), Ok(&filters));
-            let mut general = General::new();
+            let emitted: String = filters
+                .iter()
+                .map(|filter| match filter {
+                    Either::V4(filter) => classify::text::emit([filter]),
+                    Either::V6(filter) => classify::text::emit([filter]),
+                })
+                .collect();
+            assert_eq!(classify::text::parse_any(&emitted).as_ref(), Ok(&filters));
+            let (mut v4, mut v6) = (General::<u32>::new(), General::<u128>::new());
             for (priority, filter) in (0..).zip(filters) {
-                let within = Header {
-                    dst: filter.dst.key(),
-                    src: filter.src.key(),
-                    dst_port: *filter.dst_ports.start(),
-                    src_port: *filter.src_ports.end(),
-                    protocol: filter.protocol.unwrap_or(1),
-                    interface: 0,
-                };
-                let rule = Rule { filter, priority, verdict: Verdict::PERMIT };
-                if general.install(rule).is_ok() {
-                    assert!(general.classify(&within).is_some(), "it matches its own rule");
+                match filter {
+                    Either::V4(filter) => matches_its_own(&mut v4, filter, priority),
+                    Either::V6(filter) => matches_its_own(&mut v6, filter, priority),
                 }
             }
         }
+    }
+}
+
+fn matches_its_own<A: Address>(general: &mut General<A>, filter: Filter<A>, priority: u32) {
+    let within = Header {
+        dst: filter.dst.key(),
+        src: filter.src.key(),
+        dst_port: *filter.dst_ports.start(),
+        src_port: *filter.src_ports.end(),
+        protocol: filter.protocol.unwrap_or(1),
+        interface: 0,
+    };
+    let rule = Rule { filter, priority, verdict: Verdict::PERMIT };
+    if general.install(rule).is_ok() {
+        assert!(general.classify(&within).is_some(), "it matches its own rule");
     }
 }
 

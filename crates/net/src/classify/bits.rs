@@ -1,8 +1,9 @@
 //! Sets of rules as bitmaps, in blocks: the rules that a value of one field may match.
 //!
 //! A row belongs to a class of values (those of one field that no rule distinguishes). It says in which
-//! blocks it has bits, and stores only these blocks, side by side. Rules that match any value of the
-//! field are in no row, but in the field's common blocks.
+//! blocks it has bits, and stores only these blocks, side by side. While there are few blocks it stores them
+//! all, so that they are found without counting. Rules that match any value of the field are in no row, but in the
+//! field's common blocks.
 
 /// Words of 64 rules in a block.
 pub(super) const WORDS: usize = 4;
@@ -10,6 +11,8 @@ pub(super) const WORDS: usize = 4;
 pub(super) const BLOCK: usize = 64 * WORDS;
 /// Blocks: a summary is one word.
 pub(super) const BLOCKS_MAX: usize = 64;
+/// So many blocks are few.
+pub(super) const FEW: usize = 4;
 
 /// The rules of a block, within one cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,17 +71,20 @@ pub(super) struct Row {
     pub(super) at: u32,
 }
 
-/// The blocks of all rows of all fields; the first is empty, and stands for blocks that a row lacks.
+/// The blocks of all rows of all fields; the first [`FEW`] are empty, and stand for blocks that a row lacks.
 #[derive(Debug)]
 pub(super) struct Store {
     blocks: Vec<Block>,
+    /// Whether every row that has a block has all of the first [`FEW`]; there are no others.
+    pub(super) whole: bool,
     /// Free runs by length.
     free: Vec<Vec<u32>>,
 }
 
 impl Store {
     pub(super) fn new() -> Store {
-        Store { blocks: vec![Block::EMPTY], free: vec![Vec::new(); BLOCKS_MAX + 1] }
+        let free = vec![Vec::new(); BLOCKS_MAX + 1];
+        Store { blocks: vec![Block::EMPTY; FEW], whole: true, free }
     }
     pub(super) fn blocks(&self) -> &[Block] {
         &self.blocks
@@ -94,14 +100,35 @@ impl Store {
         self.blocks.resize(at + len, Block::EMPTY);
         at as u32
     }
+    /// How many blocks a row with this summary stores.
+    fn stored(&self, summary: u64) -> usize {
+        match (self.whole, summary) {
+            (_, 0) => 0,
+            (true, _) => FEW,
+            (false, _) => summary.count_ones() as usize,
+        }
+    }
+    /// Stores a row's own blocks only; all rows must be so before the next change.
+    pub(super) fn pack(&mut self, row: &mut Row) {
+        let old = *row;
+        let len = old.summary.count_ones() as usize;
+        if len > 0 {
+            row.at = self.allocate(len);
+            let own = (0..FEW).filter(|block| old.summary >> block & 1 != 0);
+            for (to, block) in own.enumerate() {
+                self.blocks[row.at as usize + to] = self.blocks[old.at as usize + block];
+            }
+            self.free[FEW].push(old.at);
+        }
+    }
     pub(super) fn release(&mut self, row: Row) {
-        let len = row.summary.count_ones() as usize;
+        let len = self.stored(row.summary);
         if len > 0 {
             self.free[len].push(row.at);
         }
     }
     pub(super) fn copy(&mut self, row: Row) -> Row {
-        let len = row.summary.count_ones() as usize;
+        let len = self.stored(row.summary);
         if len == 0 {
             return Row::default();
         }
@@ -111,19 +138,30 @@ impl Store {
     }
     /// The row with a different set of blocks; added ones are empty.
     fn reshape(&mut self, row: Row, summary: u64) -> Row {
-        let len = summary.count_ones() as usize;
+        if self.whole && row.summary != 0 && summary != 0 {
+            return Row { summary, ..row };
+        }
+        let len = self.stored(summary);
         let at = if len > 0 { self.allocate(len) } else { 0 };
         let new = Row { summary, at, ..row };
-        let mut rest = summary;
-        for to in at as usize..at as usize + len {
-            self.blocks[to] = self.blocks[row.find(rest.trailing_zeros() as usize)];
-            rest &= rest - 1;
+        if self.whole {
+            self.blocks[at as usize..at as usize + len].fill(Block::EMPTY);
+        } else {
+            let mut rest = summary;
+            for to in at as usize..at as usize + len {
+                self.blocks[to] = self.blocks[row.find(rest.trailing_zeros() as usize)];
+                rest &= rest - 1;
+            }
         }
         self.release(row);
         new
     }
+    /// Where a row's block is.
+    fn place(&self, row: Row, block: usize) -> usize {
+        if self.whole { row.at as usize + block } else { row.find(block) }
+    }
     pub(super) fn block(&self, row: Row, block: usize) -> Block {
-        self.blocks[row.find(block)]
+        self.blocks[self.place(row, block)]
     }
     /// Changes the bits of a row's block; `others` are the rules that match any address at the other end.
     fn put(&mut self, row: &mut Row, block: usize, bits: Block, others: &Block) {
@@ -136,8 +174,10 @@ impl Store {
         if summary != row.summary {
             *row = self.reshape(*row, summary);
         }
-        if summary >> block & 1 != 0 {
-            self.blocks[row.find(block)] = bits;
+        // Without any block it has nothing of its own.
+        if summary >> block & 1 != 0 || self.whole && summary != 0 {
+            let at = self.place(*row, block);
+            self.blocks[at] = bits;
         }
     }
     pub(super) fn set(&mut self, row: &mut Row, slot: Slot, others: &Block) {

@@ -1,6 +1,7 @@
 //! The fields that rules examine: the row of a value.
 
 use super::bits::{Block, Division, Row, Slot, Store};
+use super::rule::Address;
 use super::trie::Trie;
 use crate::lookup::Prefix;
 use std::collections::BTreeMap;
@@ -8,17 +9,17 @@ use std::ops::RangeInclusive;
 
 /// An address: each prefix has a row, with the rules of all prefixes that contain it.
 #[derive(Debug)]
-pub(super) struct Addresses {
+pub(super) struct Addresses<A> {
     /// The row's number, from 1, of the longest prefix.
-    pub(super) trie: Trie,
+    pub(super) trie: Trie<A>,
     pub(super) rows: Vec<Row>,
     free: Vec<u16>,
     /// The row of each prefix, and how many rules name it.
-    prefixes: BTreeMap<Prefix<u32>, (u16, u32)>,
+    prefixes: BTreeMap<Prefix<A>, (u16, u32)>,
 }
 
-impl Addresses {
-    pub(super) fn new() -> Addresses {
+impl<A: Address> Addresses<A> {
+    pub(super) fn new() -> Addresses<A> {
         Addresses {
             trie: Trie::new(),
             // Row 0 is for addresses that no prefix covers.
@@ -31,17 +32,17 @@ impl Addresses {
     #[inline(always)]
     pub(super) fn rows<const N: usize>(
         &self,
-        mut addresses: [u32; N],
+        addresses: &[A; N],
         count: usize,
         mut each: impl FnMut(usize, Row),
     ) {
-        self.trie.lookup(&mut addresses, count);
-        for (at, &number) in addresses.iter().enumerate().take(count) {
-            each(at, self.rows[number as usize]);
+        let numbers = self.trie.lookup(addresses, count);
+        for (at, &number) in numbers.iter().enumerate().take(count) {
+            each(at, self.rows[usize::from(number)]);
         }
     }
     /// The prefixes within one, including itself: those whose rows have its rules.
-    fn within(&self, prefix: Prefix<u32>) -> impl Iterator<Item = (Prefix<u32>, u16)> + use<'_> {
+    fn within(&self, prefix: Prefix<A>) -> impl Iterator<Item = (Prefix<A>, u16)> + use<'_, A> {
         let all = self.prefixes.range(prefix..);
         let inside = all.take_while(move |(inner, _)| inner.key() <= prefix.last());
         inside.map(|(&inner, &(row, _))| (inner, row))
@@ -49,7 +50,7 @@ impl Addresses {
     pub(super) fn insert(
         &mut self,
         store: &mut Store,
-        prefix: Prefix<u32>,
+        prefix: Prefix<A>,
         slot: Slot,
         others: &Block,
     ) {
@@ -71,7 +72,7 @@ impl Addresses {
         rows.into_iter().for_each(|row| store.set(&mut self.rows[usize::from(row)], slot, others));
     }
     /// The row of the longest prefix that contains one; 0 if there is none.
-    fn around(&self, prefix: Prefix<u32>) -> u16 {
+    fn around(&self, prefix: Prefix<A>) -> u16 {
         let shorter = (0..prefix.len()).rev().filter_map(|len| Prefix::new(prefix.key(), len));
         let rows = shorter.filter_map(|shorter| self.prefixes.get(&shorter));
         rows.map(|&(row, _)| row).next().unwrap_or(0)
@@ -79,7 +80,7 @@ impl Addresses {
     pub(super) fn remove(
         &mut self,
         store: &mut Store,
-        prefix: Prefix<u32>,
+        prefix: Prefix<A>,
         slot: Slot,
         others: &Block,
     ) {

@@ -10,9 +10,8 @@
 //! ```
 //!
 //! Rules are kept in blocks by priority; a full block is split. Each field's value has a row of bits, one
-//! for each rule that it may match, with a summary of the blocks that have any. A search
-//! finds the six rows, intersects the summaries, and then examines the remaining blocks. It takes
-//! about the same time for any packet, and an update touches only the rows of its rule.
+//! for each rule that it may match, with a summary of the blocks that have any. A search finds the six rows, intersects
+//! the summaries, and then examines the remaining blocks. An update touches only the rows of its rule.
 //!
 //! | Limit | Value  | Meaning                                           |
 //! |-------|--------|---------------------------------------------------|
@@ -28,9 +27,11 @@
 //! (summaries). Deviations: rows store only the blocks in which they have bits, wildcards are stored separately, and
 //! bands of priorities allow rules to be added and removed.
 
-use super::bits::{BLOCK, BLOCKS_MAX, Block, Division, Row, Slot, Store, clear, get, set};
+use super::bits::{
+    BLOCK, BLOCKS_MAX, Block, Division, FEW, Row, Slot, Store, WORDS, clear, get, set,
+};
 use super::field::{Addresses, Ports};
-use super::rule::{Filter, Header, INTERFACES_MAX, Rule, Verdict};
+use super::rule::{Address, Filter, Header, INTERFACES_MAX, Rule, Verdict};
 use pulp::{Arch, Simd, WithSimd};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -86,25 +87,27 @@ const FIELDS: usize = 6;
 const DST: usize = 0;
 const SRC: usize = 1;
 const DST_PORT: usize = 2;
-const SRC_PORT: usize = 3;
-const PROTOCOL: usize = 4;
+const PROTOCOL: usize = 3;
+// The last ones are not looked at while no rule names them.
+const SRC_PORT: usize = 4;
 const INTERFACE: usize = 5;
 
 /// The number of packets whose rows are looked up together.
 const ROW: usize = 64;
 
-/// A set of rules.
+/// A set of rules, for IPv4 or for IPv6.
 #[derive(Debug)]
-pub struct General {
+pub struct General<A = u32> {
     store: Store,
-    dst: Addresses,
-    src: Addresses,
+    dst: Addresses<A>,
+    src: Addresses<A>,
     dst_ports: Ports,
     src_ports: Ports,
     protocols: Vec<Row>,
     interfaces: Vec<Row>,
-    /// How many rules name an interface.
+    /// How many rules name an interface, and source ports.
     interfaced: usize,
+    ported: usize,
     /// For each block and field, the rules that match any value, and which blocks have any.
     any: Vec<[Block; FIELDS]>,
     any_summary: [u64; FIELDS],
@@ -112,7 +115,8 @@ pub struct General {
     anywhere: u64,
     /// For each slot, its rule's priority and number: the lowest wins.
     keys: Vec<u64>,
-    verdicts: Vec<Verdict>,
+    /// For each slot, what is found there.
+    matches: Vec<Match>,
     used: Vec<Block>,
     /// The least key of each block's band, and the block, in order.
     bands: Vec<(u64, usize)>,
@@ -120,20 +124,20 @@ pub struct General {
     earlier: [u64; BLOCKS_MAX],
     /// Blocks whose rules are in order.
     sorted: u64,
-    rules: BTreeMap<RuleId, (Rule, Slot)>,
+    rules: BTreeMap<RuleId, (Rule<A>, Slot)>,
     next: u32,
     arch: Arch,
 }
 
-impl Default for General {
-    fn default() -> General {
+impl<A: Address> Default for General<A> {
+    fn default() -> General<A> {
         General::new()
     }
 }
 
-impl General {
+impl<A: Address> General<A> {
     /// No rules.
-    pub fn new() -> General {
+    pub fn new() -> General<A> {
         General {
             store: Store::new(),
             dst: Addresses::new(),
@@ -143,11 +147,12 @@ impl General {
             protocols: vec![Row::default(); 256],
             interfaces: vec![Row::default(); INTERFACES_MAX.into()],
             interfaced: 0,
+            ported: 0,
             any: vec![[Block::EMPTY; FIELDS]; BLOCKS_MAX],
             any_summary: [0; FIELDS],
             anywhere: 0,
             keys: vec![0; BLOCKS_MAX * BLOCK],
-            verdicts: vec![Verdict::PERMIT; BLOCKS_MAX * BLOCK],
+            matches: vec![NOTHING; BLOCKS_MAX * BLOCK],
             used: vec![Block::EMPTY; BLOCKS_MAX],
             bands: vec![(0, 0)],
             earlier: [0; BLOCKS_MAX],
@@ -166,7 +171,7 @@ impl General {
         self.rules.is_empty()
     }
     /// An installed rule.
-    pub fn rule(&self, id: RuleId) -> Option<&Rule> {
+    pub fn rule(&self, id: RuleId) -> Option<&Rule<A>> {
         self.rules.get(&id).map(|(rule, _)| rule)
     }
     /// Bytes that the search reads: rows and their blocks, tries, tables of ports.
@@ -175,7 +180,7 @@ impl General {
         let ports = self.dst_ports.rows.len() + self.src_ports.rows.len();
         let rows = (rows + ports) * size_of::<Row>() + self.store.bytes();
         let tries = self.dst.trie.bytes() + self.src.trie.bytes();
-        let slots = self.rules.len() * (size_of::<u64>() + size_of::<Verdict>());
+        let slots = self.rules.len() * (size_of::<u64>() + size_of::<Match>());
         (rows + tries) as u64 + 4 * (1 << 16) + slots as u64
     }
 
@@ -183,7 +188,7 @@ impl General {
     ///
     /// # Errors
     /// If it can match nothing, its interface does not exist, or there is no room; nothing is changed.
-    pub fn install(&mut self, rule: Rule) -> Result<RuleId, Refusal> {
+    pub fn install(&mut self, rule: Rule<A>) -> Result<RuleId, Refusal> {
         if rule.filter.dst_ports.is_empty() || rule.filter.src_ports.is_empty() {
             return Err(Refusal::Ports);
         }
@@ -196,14 +201,14 @@ impl General {
         let id = RuleId(self.next);
         self.next = after;
         self.keys[slot.index()] = key;
-        self.verdicts[slot.index()] = rule.verdict;
+        self.matches[slot.index()] = Match { rule: id, verdict: rule.verdict };
         set(&mut self.used[slot.block], slot.at);
         self.enter(&rule.filter, slot);
         self.rules.insert(id, (rule, slot));
         Ok(id)
     }
     /// Removes a rule.
-    pub fn remove(&mut self, id: RuleId) -> Option<Rule> {
+    pub fn remove(&mut self, id: RuleId) -> Option<Rule<A>> {
         let (rule, slot) = self.rules.remove(&id)?;
         self.leave(&rule.filter, slot);
         clear(&mut self.used[slot.block], slot.at);
@@ -219,7 +224,7 @@ impl General {
     }
 
     /// The fields of which a filter matches any value.
-    fn wildcards(filter: &Filter) -> [bool; FIELDS] {
+    fn wildcards(filter: &Filter<A>) -> [bool; FIELDS] {
         let mut any = [false; FIELDS];
         any[DST] = filter.dst.len() == 0;
         any[SRC] = filter.src.len() == 0;
@@ -229,7 +234,7 @@ impl General {
         any[INTERFACE] = filter.interface.is_none();
         any
     }
-    fn enter(&mut self, filter: &Filter, slot: Slot) {
+    fn enter(&mut self, filter: &Filter<A>, slot: Slot) {
         let any = General::wildcards(filter);
         for field in (0..FIELDS).filter(|&field| any[field]) {
             set(&mut self.any[slot.block][field], slot.at);
@@ -246,6 +251,7 @@ impl General {
             self.dst_ports.insert(store, &filter.dst_ports, slot);
         }
         if !any[SRC_PORT] {
+            self.ported += 1;
             self.src_ports.insert(store, &filter.src_ports, slot);
         }
         if let Some(protocol) = filter.protocol {
@@ -267,7 +273,7 @@ impl General {
         self.anywhere &= !(1 << block);
         self.anywhere |= u64::from(both) << block;
     }
-    fn leave(&mut self, filter: &Filter, slot: Slot) {
+    fn leave(&mut self, filter: &Filter<A>, slot: Slot) {
         let any = General::wildcards(filter);
         let (store, others) = (&mut self.store, self.any[slot.block]);
         if !any[DST] {
@@ -280,6 +286,7 @@ impl General {
             self.dst_ports.remove(store, &filter.dst_ports, slot);
         }
         if !any[SRC_PORT] {
+            self.ported -= 1;
             self.src_ports.remove(store, &filter.src_ports, slot);
         }
         if let Some(protocol) = filter.protocol {
@@ -307,6 +314,9 @@ impl General {
             return Err(Refusal::Full);
         }
         let new = taken.trailing_ones() as usize;
+        if new >= FEW {
+            self.pack();
+        }
         let mut keys: Vec<u64> = (0..BLOCK).map(|at| self.keys[block * BLOCK + at]).collect();
         keys.sort_unstable();
         // Rules installed in order fill one block after another.
@@ -316,6 +326,17 @@ impl General {
         self.reorder();
         Ok(self.place(if key >= least { new } else { block }, key))
     }
+    /// From now on rows store only blocks in which they have bits.
+    fn pack(&mut self) {
+        if !std::mem::take(&mut self.store.whole) {
+            return;
+        }
+        let store = &mut self.store;
+        let addresses = self.dst.rows.iter_mut().chain(&mut self.src.rows);
+        let ports = self.dst_ports.rows.iter_mut().chain(&mut self.src_ports.rows);
+        let others = self.protocols.iter_mut().chain(&mut self.interfaces);
+        addresses.chain(ports).chain(others).for_each(|row| store.pack(row));
+    }
     /// Moves the rules from `least` on to the same positions in another block.
     fn divide(&mut self, from: usize, to: usize, least: u64) {
         let mut moved = Block::EMPTY;
@@ -323,7 +344,7 @@ impl General {
             if get(&self.used[from], at) && self.keys[from * BLOCK + at] >= least {
                 set(&mut moved, at);
                 self.keys[to * BLOCK + at] = self.keys[from * BLOCK + at];
-                self.verdicts[to * BLOCK + at] = self.verdicts[from * BLOCK + at];
+                self.matches[to * BLOCK + at] = self.matches[from * BLOCK + at];
             }
         }
         self.sorted &= !(1 << to);
@@ -389,13 +410,13 @@ impl General {
     }
 
     /// The rule that applies to a packet.
-    pub fn classify(&self, header: &Header) -> Option<Match> {
+    pub fn classify(&self, header: &Header<A>) -> Option<Match> {
         let mut found = [None];
         self.classify_batch(std::slice::from_ref(header), &mut found);
         found[0]
     }
     /// The rules that apply to many packets. Panics if `found` is not as long as `headers`.
-    pub fn classify_batch(&self, headers: &[Header], found: &mut [Option<Match>]) {
+    pub fn classify_batch(&self, headers: &[Header<A>], found: &mut [Option<Match>]) {
         assert_eq!(headers.len(), found.len(), "a place for each packet's rule");
         self.arch.dispatch(Many { rules: self, headers, found });
     }
@@ -403,7 +424,7 @@ impl General {
     /// The rows of packets in all fields, and the blocks in which all these rows have bits.
     #[inline(always)]
     #[expect(clippy::needless_range_loop, reason = "plain loops fill vectors, zipped ones may not")]
-    fn rows(&self, headers: &[Header], fields: usize, rows: &mut [Found; FIELDS]) -> [u64; ROW] {
+    fn rows(&self, headers: &[Header<A>], fields: usize, rows: &mut [Found; FIELDS]) -> [u64; ROW] {
         let count = headers.len().min(ROW);
         // Most rules name an address at one end, so both ends are handled together: both named, one, none.
         let mut blocks = [self.anywhere; ROW];
@@ -412,15 +433,17 @@ impl General {
             found.put(at, row);
         };
         let [dst, src, ..] = &mut *rows;
-        self.dst.rows(column(headers, |header| header.dst), count, |at, row| put(dst, at, row));
-        self.src.rows(column(headers, |header| header.src), count, |at, row| put(src, at, row));
+        self.dst.rows(&column(headers, |header| header.dst), count, |at, row| put(dst, at, row));
+        self.src.rows(&column(headers, |header| header.src), count, |at, row| put(src, at, row));
         for at in 0..ROW {
             blocks[at] |= rows[DST].summaries[at] & rows[SRC].summaries[at];
         }
         for (at, header) in headers.iter().enumerate().take(count) {
             rows[DST_PORT].put(at, self.dst_ports.row(header.dst_port));
-            rows[SRC_PORT].put(at, self.src_ports.row(header.src_port));
             rows[PROTOCOL].put(at, self.protocols[usize::from(header.protocol)]);
+            if fields > SRC_PORT {
+                rows[SRC_PORT].put(at, self.src_ports.row(header.src_port));
+            }
             if fields > INTERFACE {
                 let row = self.interfaces.get(usize::from(header.interface)).copied();
                 rows[INTERFACE].put(at, row.unwrap_or_default());
@@ -436,14 +459,21 @@ impl General {
 
     /// Which rules of a block match a packet.
     #[inline(always)]
-    fn look(&self, block: usize, rows: &[Found; FIELDS], number: usize, fields: usize) -> Block {
+    fn look<const WHOLE: bool>(
+        &self,
+        block: usize,
+        rows: &[Found; FIELDS],
+        number: usize,
+        fields: usize,
+    ) -> Block {
         let store = self.store.blocks();
         let any = &self.any[block];
         let mut both = Block::FULL;
         for field in 0..fields {
             let found = &rows[field];
             let row = Row { summary: found.summaries[number], wide: 0, at: found.places[number] };
-            both = both.and_either(&store[row.find(block)], &any[field]);
+            let place = if WHOLE { row.at as usize + block } else { row.find(block) };
+            both = both.and_either(&store[place], &any[field]);
         }
         both
     }
@@ -462,7 +492,12 @@ impl General {
     /// The rules of at most [`ROW`] packets, which go from block to block in step, without waiting for one another:
     /// no branch depends on a packet.
     #[inline(always)]
-    fn row(&self, headers: &[Header], found: &mut [Option<Match>], fields: usize) {
+    fn row<const WHOLE: bool>(
+        &self,
+        headers: &[Header<A>],
+        found: &mut [Option<Match>],
+        fields: usize,
+    ) {
         let mut rows = [Found::NONE; FIELDS];
         let mut blocks = self.rows(headers, fields, &mut rows);
         let (mut best, mut numbers) = ([NONE; ROW], [0_u8; ROW]);
@@ -477,7 +512,7 @@ impl General {
             for at in 0..going.min(ROW) {
                 let number = usize::from(numbers[at]) % ROW;
                 let block = blocks[number].trailing_zeros() as usize % BLOCKS_MAX;
-                matching[at] = self.look(block, &rows, number, fields);
+                matching[at] = self.look::<WHOLE>(block, &rows, number, fields);
             }
             let mut still = 0;
             for at in 0..going.min(ROW) {
@@ -493,19 +528,15 @@ impl General {
             going = still;
         }
         for (found, slot) in found.iter_mut().zip(best) {
-            let slot = slot as usize;
-            *found = self
-                .keys
-                .get(slot)
-                .map(|&key| Match { rule: RuleId(key as u32), verdict: self.verdicts[slot] });
+            *found = self.matches.get(slot as usize).copied();
         }
     }
 }
 
 /// One field of at most [`ROW`] packets.
 #[inline(always)]
-fn column(headers: &[Header], field: impl Fn(&Header) -> u32) -> [u32; ROW] {
-    let mut column = [0; ROW];
+fn column<A: Address>(headers: &[Header<A>], field: impl Fn(&Header<A>) -> A) -> [A; ROW] {
+    let mut column = [A::from_left(0); ROW];
     for (value, header) in column.iter_mut().zip(headers) {
         *value = field(header);
     }
@@ -527,36 +558,42 @@ impl Found {
     }
 }
 
+/// What is at a slot that no rule has had.
+const NOTHING: Match = Match { rule: RuleId(0), verdict: Verdict::PERMIT };
+
 /// No slot.
 const NONE: u32 = u32::MAX;
 
 /// The first slot of a block whose bit is set.
 #[inline(always)]
 fn first(block: usize, bits: &Block) -> u32 {
-    let mut slot = NONE;
-    for (word, bits) in bits.0.into_iter().enumerate().rev() {
-        let here = (block * BLOCK + word * 64) as u32 + bits.trailing_zeros();
-        slot = select_unpredictable(bits != 0, here, slot);
-    }
-    slot
+    let filled = |at: usize| u32::from(bits.0[at] != 0) << at;
+    let words = filled(0) | filled(1) | filled(2) | filled(3);
+    let word = words.trailing_zeros() as usize % WORDS;
+    let slot = (block * BLOCK + word * 64) as u32 + bits.0[word].trailing_zeros();
+    select_unpredictable(words != 0, slot, NONE)
 }
 
 /// A search for many packets, compiled for several processors.
-struct Many<'a> {
-    rules: &'a General,
-    headers: &'a [Header],
+struct Many<'a, A> {
+    rules: &'a General<A>,
+    headers: &'a [Header<A>],
     found: &'a mut [Option<Match>],
 }
 
-impl WithSimd for Many<'_> {
+impl<A: Address> WithSimd for Many<'_, A> {
     type Output = ();
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         for (headers, found) in self.headers.chunks(ROW).zip(self.found.chunks_mut(ROW)) {
-            // If no rule names an interface, its bits are not needed; constants save instructions.
-            match self.rules.interfaced {
-                0 => self.rules.row(headers, found, INTERFACE),
-                _ => self.rules.row(headers, found, FIELDS),
+            // Constants save instructions.
+            match (self.rules.store.whole, self.rules.interfaced, self.rules.ported) {
+                (true, 0, 0) => self.rules.row::<true>(headers, found, SRC_PORT),
+                (true, 0, _) => self.rules.row::<true>(headers, found, INTERFACE),
+                (true, ..) => self.rules.row::<true>(headers, found, FIELDS),
+                (false, 0, 0) => self.rules.row::<false>(headers, found, SRC_PORT),
+                (false, 0, _) => self.rules.row::<false>(headers, found, INTERFACE),
+                (false, ..) => self.rules.row::<false>(headers, found, FIELDS),
             }
         }
     }

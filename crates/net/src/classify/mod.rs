@@ -44,7 +44,10 @@ pub use flows::Flows;
 pub use general::{General, Match, Refusal, RuleId};
 pub use longest::Longest;
 pub use routing::Routing;
-pub use rule::{Action, Filter, Header, INTERFACES_MAX, Rule, Verdict};
+pub use rule::{Action, Address, Filter, Header, INTERFACES_MAX, Rule, Verdict};
+
+/// Packets that are classified together.
+const BATCH: usize = 64;
 
 /// Exact flows, general rules and longest-prefix filters, consulted in this order.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub struct Classifier {
     pub flows: Flows,
     /// General-match rules.
     pub general: General,
+    /// Those for IPv6.
+    pub general_v6: General<u128>,
     /// Longest-prefix filters.
     pub longest: Longest,
 }
@@ -60,7 +65,12 @@ pub struct Classifier {
 impl Classifier {
     /// Without rules; the seed selects the flow table's hash.
     pub fn new(seed: u64) -> Classifier {
-        Classifier { flows: Flows::new(seed), general: General::new(), longest: Longest::new() }
+        Classifier {
+            flows: Flows::new(seed),
+            general: General::new(),
+            general_v6: General::new(),
+            longest: Longest::new(),
+        }
     }
     /// The verdict for a packet.
     pub fn classify(&self, header: &Header) -> Verdict {
@@ -68,10 +78,21 @@ impl Classifier {
         self.classify_batch(std::slice::from_ref(header), &mut verdicts);
         verdicts[0]
     }
+    /// The verdicts for many packets of IPv6, for which there are general rules only. Panics if `verdicts` is not as
+    /// long as `headers`.
+    pub fn classify_batch_v6(&self, headers: &[Header<u128>], verdicts: &mut [Verdict]) {
+        assert_eq!(headers.len(), verdicts.len(), "a place for each packet's verdict");
+        let mut found = [None; BATCH];
+        for (headers, verdicts) in headers.chunks(BATCH).zip(verdicts.chunks_mut(BATCH)) {
+            self.general_v6.classify_batch(headers, &mut found[..headers.len()]);
+            for (verdict, found) in verdicts.iter_mut().zip(found) {
+                *verdict = found.map_or(Verdict::PERMIT, |found: Match| found.verdict);
+            }
+        }
+    }
     /// The verdicts for many packets. Panics if `verdicts` is not as long as `headers`.
     pub fn classify_batch(&self, headers: &[Header], verdicts: &mut [Verdict]) {
         assert_eq!(headers.len(), verdicts.len(), "a place for each packet's verdict");
-        const BATCH: usize = 64;
         for (headers, verdicts) in headers.chunks(BATCH).zip(verdicts.chunks_mut(BATCH)) {
             let mut found = [None; BATCH];
             self.general.classify_batch(headers, &mut found[..headers.len()]);

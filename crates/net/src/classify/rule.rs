@@ -2,16 +2,53 @@
 //!
 //! Source: WUCS description of the router, §3.3.
 
-use crate::lookup::{NextHop, Prefix};
+use crate::lookup::{Key, NextHop, Prefix};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-/// The fields of a packet that rules examine.
+/// Addresses that rules examine.
+pub trait Address: Key {
+    /// An address of this family.
+    fn of(address: IpAddr) -> Option<Self>;
+    /// The same address.
+    fn ip(self) -> IpAddr;
+    /// Its bits from bit `depth` on, eight of them.
+    fn byte(self, depth: u32) -> usize;
+}
+
+impl Address for u32 {
+    fn of(address: IpAddr) -> Option<u32> {
+        if let IpAddr::V4(address) = address { Some(address.into()) } else { None }
+    }
+    fn ip(self) -> IpAddr {
+        Ipv4Addr::from_bits(self).into()
+    }
+    #[inline(always)]
+    fn byte(self, depth: u32) -> usize {
+        (self >> (24 - depth) & 0xff) as usize
+    }
+}
+
+impl Address for u128 {
+    fn of(address: IpAddr) -> Option<u128> {
+        if let IpAddr::V6(address) = address { Some(address.into()) } else { None }
+    }
+    fn ip(self) -> IpAddr {
+        Ipv6Addr::from_bits(self).into()
+    }
+    #[inline(always)]
+    fn byte(self, depth: u32) -> usize {
+        (self >> (120 - depth) & 0xff) as usize
+    }
+}
+
+/// The fields of a packet that rules examine; IPv4, or with addresses of 128 bits IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Header {
+pub struct Header<A = u32> {
     /// IP destination address.
-    pub dst: u32,
+    pub dst: A,
     /// IP source address.
-    pub src: u32,
+    pub src: A,
     /// Destination port of UDP and TCP, else 0.
     pub dst_port: u16,
     /// Source port of UDP and TCP, else 0.
@@ -40,11 +77,11 @@ pub const INTERFACES_MAX: u16 = 1024;
 /// assert!(!filter.matches(&Header { protocol: 6, ..header }));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Filter {
+pub struct Filter<A = u32> {
     /// Destination prefix.
-    pub dst: Prefix<u32>,
+    pub dst: Prefix<A>,
     /// Source prefix.
-    pub src: Prefix<u32>,
+    pub src: Prefix<A>,
     /// Destination ports.
     pub dst_ports: RangeInclusive<u16>,
     /// Source ports.
@@ -55,9 +92,9 @@ pub struct Filter {
     pub interface: Option<u16>,
 }
 
-impl Filter {
+impl<A: Address> Filter<A> {
     /// Matches every packet.
-    pub fn all() -> Filter {
+    pub fn all() -> Filter<A> {
         Filter {
             dst: Prefix::all(),
             src: Prefix::all(),
@@ -67,6 +104,18 @@ impl Filter {
             interface: None,
         }
     }
+    /// Whether a packet matches.
+    pub fn matches(&self, header: &Header<A>) -> bool {
+        self.dst.contains(header.dst)
+            && self.src.contains(header.src)
+            && self.dst_ports.contains(&header.dst_port)
+            && self.src_ports.contains(&header.src_port)
+            && self.protocol.is_none_or(|protocol| protocol == header.protocol)
+            && self.interface.is_none_or(|interface| interface == header.interface)
+    }
+}
+
+impl Filter {
     /// As the router writes it (§3.3): addresses with masks; 0 as a port or as the protocol matches all.
     /// `None` if a mask's ones are not contiguous from the top.
     pub fn general(
@@ -89,15 +138,6 @@ impl Filter {
             protocol: (protocol != 0).then_some(protocol),
             interface: None,
         })
-    }
-    /// Whether a packet matches.
-    pub fn matches(&self, header: &Header) -> bool {
-        self.dst.contains(header.dst)
-            && self.src.contains(header.src)
-            && self.dst_ports.contains(&header.dst_port)
-            && self.src_ports.contains(&header.src_port)
-            && self.protocol.is_none_or(|protocol| protocol == header.protocol)
-            && self.interface.is_none_or(|interface| interface == header.interface)
     }
 }
 
@@ -145,9 +185,9 @@ impl Verdict {
 
 /// A filter, its verdict, and its priority (D-37).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rule {
+pub struct Rule<A = u32> {
     /// Which packets.
-    pub filter: Filter,
+    pub filter: Filter<A>,
     /// Of all matching rules the lowest number wins; of equal ones the one installed first.
     pub priority: u32,
     /// What happens to them.

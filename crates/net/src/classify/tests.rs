@@ -6,17 +6,22 @@ use crate::lookup::{Concatenated, NextHop, Prefix};
 use lastmeter_base::Stream;
 
 /// Rules that are scanned linearly.
-#[derive(Default)]
-struct Linear(Vec<(u32, RuleId, Rule)>);
+struct Linear<A = u32>(Vec<(u32, RuleId, Rule<A>)>);
 
-impl Linear {
-    fn classify(&self, header: &Header) -> Option<RuleId> {
+impl<A> Default for Linear<A> {
+    fn default() -> Linear<A> {
+        Linear(Vec::new())
+    }
+}
+
+impl<A: Address> Linear<A> {
+    fn classify(&self, header: &Header<A>) -> Option<RuleId> {
         let matching = self.0.iter().filter(|(_, _, rule)| rule.filter.matches(header));
         matching.min_by_key(|(priority, id, _)| (*priority, *id)).map(|&(_, id, _)| id)
     }
 }
 
-fn agrees(general: &General, linear: &Linear, headers: &[Header]) {
+fn agrees<A: Address>(general: &General<A>, linear: &Linear<A>, headers: &[Header<A>]) {
     let mut found = vec![None; headers.len()];
     general.classify_batch(headers, &mut found);
     for (header, found) in headers.iter().zip(found) {
@@ -32,7 +37,7 @@ fn equals_a_linear_scan_on_three_kinds_of_sets_d_34() {
     for kind in [ACCESS_LIST, FIREWALL, IP_CHAIN] {
         let set = rules(&kind, 700, 1);
         assert!(set.len() > 600, "{} {}", kind.name, set.len());
-        let (mut general, mut linear) = (General::new(), Linear::default());
+        let (mut general, mut linear) = (General::<u32>::new(), Linear::default());
         for rule in &set {
             let id = general.install(rule.clone()).expect("there is room");
             linear.0.push((rule.priority, id, rule.clone()));
@@ -41,13 +46,61 @@ fn equals_a_linear_scan_on_three_kinds_of_sets_d_34() {
     }
 }
 
+/// An address of IPv6 for one of IPv4, so that prefixes nest the same way; the bits between vary.
+fn wide(prefix: Prefix<u32>) -> Prefix<u128> {
+    let len = if prefix.len() > 16 { 16 + 7 * (prefix.len() - 16) } else { prefix.len() };
+    Prefix::new(widened(prefix.key()), len).expect("at most 128")
+}
+/// Each of the last sixteen bits seven times.
+fn widened(address: u32) -> u128 {
+    let low = (0..16)
+        .rev()
+        .fold(0_u128, |bits, at| bits << 7 | if address >> at & 1 == 1 { 0x7f } else { 0 });
+    u128::from(address >> 16) << 112 | low
+}
+
+#[test]
+fn rules_of_ipv6_equal_a_linear_scan_while_they_come_and_go() {
+    let mut random = Stream::new(1, "churn v6");
+    let (mut general, mut linear) = (General::<u128>::new(), Linear::default());
+    let set = [rules(&FIREWALL, 900, 3), rules(&ACCESS_LIST, 900, 3)].concat();
+    let packets = headers(&set, 2_000, 4).into_iter().map(|header| {
+        let (dst, src) = (widened(header.dst), widened(header.src));
+        let Header { dst_port, src_port, protocol, interface, .. } = header;
+        Header { dst, src, dst_port, src_port, protocol, interface }
+    });
+    let packets: Vec<Header<u128>> = packets.collect();
+    let mut met = 0;
+    for round in 0..4_000 {
+        if random.chance(0.6) {
+            let Rule { filter, verdict, .. } = &set[random.below(set.len() as u64) as usize];
+            let (dst_ports, src_ports) = (filter.dst_ports.clone(), filter.src_ports.clone());
+            let (protocol, interface) = (filter.protocol, filter.interface);
+            let (dst, src) = (wide(filter.dst), wide(filter.src));
+            let filter = Filter { dst, src, dst_ports, src_ports, protocol, interface };
+            let rule = Rule { filter, verdict: *verdict, priority: random.below(50) as u32 };
+            let id = general.install(rule.clone()).expect("there is room");
+            linear.0.push((rule.priority, id, rule));
+        } else if !linear.0.is_empty() {
+            let (_, id, rule) = linear.0.swap_remove(random.below(linear.0.len() as u64) as usize);
+            assert_eq!(general.remove(id), Some(rule));
+        }
+        if round % 250 == 249 {
+            let from = random.below(packets.len() as u64 - 200) as usize;
+            agrees(&general, &linear, &packets[from..from + 200]);
+            met += packets[from..from + 200].iter().filter_map(|one| linear.classify(one)).count();
+        }
+    }
+    assert!(met > 1000, "{met} of 3200 packets met a rule");
+}
+
 #[test]
 #[ignore = "a minute: make test-long"]
 fn equals_a_linear_scan_on_a_million_headers() {
     for kind in [ACCESS_LIST, FIREWALL, IP_CHAIN] {
         for count in [1_000, 10_000] {
             let set = rules(&kind, count, 1);
-            let mut general = General::new();
+            let mut general = General::<u32>::new();
             let ids = set.iter().map(|rule| general.install(rule.clone()).expect("there is room"));
             let ids: Vec<RuleId> = ids.collect();
             let packets = headers(&set, 1_000_000, 2);
@@ -71,7 +124,7 @@ fn equals_a_linear_scan_on_a_million_headers() {
 #[test]
 fn equals_a_linear_scan_while_rules_are_added_and_removed_d_37() {
     let mut random = Stream::new(1, "churn");
-    let (mut general, mut linear) = (General::new(), Linear::default());
+    let (mut general, mut linear) = (General::<u32>::new(), Linear::default());
     let set = [rules(&FIREWALL, 900, 3), rules(&ACCESS_LIST, 900, 3)].concat();
     let packets = headers(&set, 4_000, 4);
     for round in 0..5_000 {
@@ -105,7 +158,7 @@ fn equals_a_linear_scan_while_rules_are_added_and_removed_d_37() {
 
 #[test]
 fn the_lowest_priority_number_wins_then_the_first_installed() {
-    let mut general = General::new();
+    let mut general = General::<u32>::new();
     let rule = |priority, queue| Rule {
         filter: Filter::all(),
         priority,
@@ -124,7 +177,7 @@ fn the_lowest_priority_number_wins_then_the_first_installed() {
 
 #[test]
 fn refuses_invalid_rules_and_rules_that_do_not_fit() {
-    let mut general = General::new();
+    let mut general = General::<u32>::new();
     let rule = |filter| Rule { filter, priority: 0, verdict: Verdict::PERMIT };
     #[expect(clippy::reversed_empty_ranges, reason = "the test needs an invalid range")]
     let empty = Filter { dst_ports: 2..=1, ..Filter::all() };

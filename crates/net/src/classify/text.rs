@@ -5,7 +5,8 @@
 //! @10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 80 0x06/0xFF
 //! ```
 //!
-//! Earlier rules have higher priority. A protocol's mask is 0xFF, or 0x00 for any; flags are
+//! Addresses may be those of IPv6, too, both of a rule of the same family. Earlier rules have higher priority. A
+//! protocol's mask is 0xFF, or 0x00 for any; flags are
 //! ignored. A file is read whole or not at all.
 //!
 //! ```
@@ -17,10 +18,10 @@
 //! # Ok::<(), text::Error>(())
 //! ```
 
-use super::rule::Filter;
+use super::rule::{Address, Filter};
 use crate::lookup::Prefix;
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 /// Limit on the rules of a file.
@@ -45,11 +46,41 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads the filters of rules, the first with the highest priority.
+/// A filter of either family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Either {
+    /// For IPv4.
+    V4(Filter),
+    /// For IPv6.
+    V6(Filter<u128>),
+}
+
+impl Either {
+    /// The filter, if it is for IPv4.
+    pub fn v4(self) -> Option<Filter> {
+        if let Either::V4(filter) = self { Some(filter) } else { None }
+    }
+}
+
+/// Reads the filters of rules of IPv4, the first with the highest priority.
 ///
 /// # Errors
 /// At the first line that is wrong.
 pub fn parse(text: &str) -> Result<Vec<Filter>, Error> {
+    parsed(text, |text| {
+        filter(text)?.v4().ok_or_else(|| "addresses of IPv6: only IPv4 can be told here".to_owned())
+    })
+}
+
+/// Reads the filters of rules of both families.
+///
+/// # Errors
+/// At the first line that is wrong.
+pub fn parse_any(text: &str) -> Result<Vec<Either>, Error> {
+    parsed(text, filter)
+}
+
+fn parsed<F>(text: &str, filter: impl Fn(&str) -> Result<F, String>) -> Result<Vec<F>, Error> {
     let mut filters = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split('#').next().unwrap_or("").trim();
@@ -66,12 +97,10 @@ pub fn parse(text: &str) -> Result<Vec<Filter>, Error> {
 }
 
 /// Writes a line for each filter, as [`parse`] reads it; the format has no interfaces.
-pub fn emit<'a>(filters: impl IntoIterator<Item = &'a Filter>) -> String {
+pub fn emit<'a, A: Address>(filters: impl IntoIterator<Item = &'a Filter<A>>) -> String {
     let mut text = String::new();
     for Filter { src, dst, src_ports, dst_ports, protocol, .. } in filters {
-        let prefix = |prefix: &Prefix<u32>| {
-            format!("{}/{}", Ipv4Addr::from_bits(prefix.key()), prefix.len())
-        };
+        let prefix = |prefix: &Prefix<A>| format!("{}/{}", prefix.key().ip(), prefix.len());
         let ports = |ports: &RangeInclusive<u16>| format!("{} : {}", ports.start(), ports.end());
         let (value, mask) = protocol.map_or((0, 0), |value| (value, 0xff));
         let (src, dst) = (prefix(src), prefix(dst));
@@ -81,7 +110,12 @@ pub fn emit<'a>(filters: impl IntoIterator<Item = &'a Filter>) -> String {
     text
 }
 
-fn filter(text: &str) -> Result<Filter, String> {
+fn filter(text: &str) -> Result<Either, String> {
+    let is_v6 = text.split_whitespace().next().is_some_and(|word| word.contains(':'));
+    Ok(if is_v6 { Either::V6(filter_of(text)?) } else { Either::V4(filter_of(text)?) })
+}
+
+fn filter_of<A: Address>(text: &str) -> Result<Filter<A>, String> {
     let text = text.strip_prefix('@').ok_or("a rule begins with `@`")?;
     let words: Vec<&str> = text.split_whitespace().collect();
     let (&[src, dst, s0, ":", s1, d0, ":", d1, protocol]
@@ -105,12 +139,14 @@ fn quoted(word: &str) -> String {
     word.chars().take(QUOTED_MAX).collect()
 }
 
-fn prefix(word: &str) -> Result<Prefix<u32>, String> {
-    let form = || format!("`{}` is not a prefix: write one as `10.0.0.0/8`", quoted(word));
+fn prefix<A: Address>(word: &str) -> Result<Prefix<A>, String> {
+    let example = if A::BITS == 32 { "10.0.0.0/8" } else { "2001:db8::/32" };
+    let form = || format!("`{}` is not a prefix: write one as `{example}`", quoted(word));
     let (address, len) = word.split_once('/').ok_or_else(form)?;
-    let address: Ipv4Addr = address.parse().map_err(|_| form())?;
+    let address: IpAddr = address.parse().map_err(|_| form())?;
+    let address = A::of(address).ok_or_else(form)?;
     // ClassBench does not clear the bits beyond the length.
-    Prefix::new(address.to_bits(), len.parse().map_err(|_| form())?).ok_or_else(form)
+    Prefix::new(address, len.parse().map_err(|_| form())?).ok_or_else(form)
 }
 
 fn ports(low: &str, high: &str) -> Result<RangeInclusive<u16>, String> {
@@ -163,11 +199,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rules_of_ipv6_are_read_where_both_families_may_be_told() {
+        let v6 = "@2001:db8:1::/48 2001:db8::9/128 0 : 65535 443 : 443 0x06/0xFF";
+        let both = parse_any(&format!("{RIGHT}\n{v6}")).expect("rules");
+        let [Either::V4(_), Either::V6(filter)] = &both[..] else { panic!("{both:?}") };
+        assert_eq!(filter.dst.key(), 0x2001_0db8 << 96 | 9);
+        assert_eq!(emit([filter]).trim(), v6);
+        let told = parse(v6).expect_err("only IPv4").reason;
+        assert!(told.contains("IPv6"), "{told}");
+        let mixed = v6.replace("2001:db8::9/128", "10.0.0.1/32");
+        assert!(parse_any(&mixed).expect_err("mixed").reason.contains("2001:db8::/32"));
+    }
+
     proptest! {
         #[test]
         fn never_panics(text in ".{0,200}", cut in 0..70_usize) {
-            let _ = parse(&text);
-            let _ = parse(&format!("{}{text}", &RIGHT[..cut.min(RIGHT.len())]));
+            let _ = parse_any(&text);
+            let _ = parse_any(&format!("{}{text}", &RIGHT[..cut.min(RIGHT.len())]));
         }
     }
 }

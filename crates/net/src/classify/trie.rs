@@ -1,35 +1,33 @@
-//! The longest prefix of a rule that matches an address: an expanded trie with strides of 16, 8 and 8 bits.
+//! The longest prefix of a rule that matches an address: an expanded trie with strides of 16, 8 and 8 bits, and so on.
 //!
 //! ```text
-//! root  65,536 entries: row | child --> middle node of 256: row | child --> last node of 256: row
+//! root  65,536 slots --> node of 256 --> node of 256 ...     slot: row, or (top bit set) the next node
 //! ```
 //!
-//! Every address takes three loads whatever the prefixes, and those of many addresses overlap: this suits a
-//! classifier, most of whose addresses are hosts. Rows and children have 16 bits: there are fewer than
-//! 16,384 rules, and a last node takes 512 bytes. With Tree Bitmaps, which need less memory, the two addresses
-//! of a packet took 24 ns of 51 with 1,000 rules.
+//! A slot without a node has the row of the longest prefix, also of those that end nearer to the root. An address of
+//! IPv4 takes three loads at most whatever the prefixes, and those of many addresses overlap: this suits a
+//! classifier, most of whose addresses are hosts. Slots have 16 bits: there are no more than 16,384 rules. With Tree
+//! Bitmaps, which need less memory, the two addresses of a packet took 24 ns of 51 with 1,000 rules.
 //!
 //! Source: Srinivasan and Varghese, "Fast address lookups using controlled prefix expansion", ACM TOCS
 //! 17(1), 1999.
 
+use super::rule::Address;
 use crate::lookup::Prefix;
 use std::hint::select_unpredictable;
+use std::marker::PhantomData;
 
 /// Bits resolved by the root and by a node.
-const STRIDES: [u8; 3] = [16, 8, 8];
-const NODE: usize = 1 << STRIDES[1];
+const ROOT: u8 = 16;
+const STRIDE: u8 = 8;
+const NODE: usize = 1 << STRIDE;
+/// The bit of a slot that says that the others are a node's number.
+const POINTS: u16 = 1 << 15;
 
-/// An entry of the root or of a middle node: the row of the longest prefix, and the child.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Entry {
-    row: u16,
-    child: u16,
-}
-
-/// The nodes of a level. Node 0 is empty, and serves as the child of every entry that has none.
+/// The nodes of a level. Node 0 is empty.
 #[derive(Debug)]
-struct Nodes<E> {
-    entries: Vec<E>,
+struct Nodes {
+    slots: Vec<[u16; NODE]>,
     /// How many prefixes lie below each node.
     prefixes: Vec<u32>,
     free: Vec<u16>,
@@ -37,155 +35,177 @@ struct Nodes<E> {
 
 /// Rows by prefix; row 0 is none.
 #[derive(Debug)]
-pub(super) struct Trie {
-    root: Vec<Entry>,
-    middle: Nodes<Entry>,
-    last: Nodes<u16>,
+pub(super) struct Trie<A> {
+    root: Vec<u16>,
+    /// The nodes of each level.
+    nodes: Vec<Nodes>,
     /// The length of each row's prefix.
     lens: Vec<u8>,
+    address: PhantomData<A>,
 }
 
-impl<E: Copy + Default> Nodes<E> {
-    fn new() -> Nodes<E> {
-        Nodes { entries: vec![E::default(); NODE], prefixes: vec![0], free: Vec::new() }
+impl Nodes {
+    fn new() -> Nodes {
+        Nodes { slots: vec![[0; NODE]], prefixes: vec![0], free: Vec::new() }
     }
+    /// The slot of the next node for each address's slot that points to one.
     #[inline(always)]
-    fn entry(&self, node: u16, bits: u32) -> E {
-        self.entries.as_chunks::<NODE>().0[usize::from(node)][bits as usize % NODE]
-    }
-    fn node(&mut self, node: u16) -> &mut [E; NODE] {
-        &mut self.entries.as_chunks_mut::<NODE>().0[usize::from(node)]
-    }
-    /// An entry's child, which is created if absent; one more prefix lies below it.
-    fn lead(&mut self, child: u16) -> u16 {
-        let child = if child == 0 { self.allocate() } else { child };
-        self.prefixes[usize::from(child)] += 1;
-        child
-    }
-    /// The child of an entry below which a prefix was removed; none if that was the last one.
-    fn leave(&mut self, child: u16) -> u16 {
-        let prefixes = &mut self.prefixes[usize::from(child)];
-        *prefixes -= 1;
-        if *prefixes > 0 {
-            return child;
+    fn next<A: Address, const N: usize>(
+        &self,
+        slots: &mut [u16; N],
+        (addresses, depth): (&[A; N], u32),
+        count: usize,
+    ) {
+        for at in 0..count.min(N) {
+            let slot = slots[at];
+            let points = slot & POINTS != 0;
+            let node = select_unpredictable(points, usize::from(slot & !POINTS), 0);
+            let found =
+                self.slots.get(node).map_or(0, |node| node[addresses[at].byte(depth) % NODE]);
+            slots[at] = select_unpredictable(points, found, slot);
         }
-        // A node without prefixes is all zeros, and may be reused.
-        self.free.push(child);
-        0
     }
-    fn allocate(&mut self) -> u16 {
-        self.free.pop().unwrap_or_else(|| {
-            self.entries.resize(self.entries.len() + NODE, E::default());
-            self.prefixes.push(0);
-            u16::try_from(self.prefixes.len() - 1).expect("there are fewer rules than node numbers")
-        })
+    /// The node of a slot, which is made if there is none and then shows the slot's row; one more prefix lies below it.
+    fn lead(&mut self, slot: &mut u16) -> usize {
+        if *slot & POINTS == 0 {
+            let node = self.free.pop().unwrap_or_else(|| {
+                self.slots.push([0; NODE]);
+                self.prefixes.push(0);
+                u16::try_from(self.prefixes.len() - 1)
+                    .ok()
+                    .filter(|node| *node < POINTS)
+                    .expect("there are fewer rules than node numbers")
+            });
+            self.slots[usize::from(node)] = [*slot; NODE];
+            *slot = POINTS | node;
+        }
+        let node = usize::from(*slot & !POINTS);
+        self.prefixes[node] += 1;
+        node
+    }
+    /// A prefix below a slot's node was removed; without any the node goes, all of whose slots show the same.
+    fn leave(&mut self, slot: &mut u16) {
+        let node = *slot & !POINTS;
+        let prefixes = &mut self.prefixes[usize::from(node)];
+        *prefixes -= 1;
+        if *prefixes == 0 {
+            *slot = self.slots[usize::from(node)][0];
+            self.free.push(node);
+        }
     }
     fn bytes(&self) -> usize {
-        size_of_val(self.entries.as_slice())
+        size_of_val(self.slots.as_slice())
     }
 }
 
-/// The value of a prefix's bits from `depth` on, at most `stride`, and how many entries it covers.
-fn place(prefix: Prefix<u32>, depth: u8, stride: u8) -> (usize, usize) {
-    let first = (prefix.key() << depth >> (32 - stride)) as usize;
+/// The value of a prefix's bits from `depth` on, at most `stride`, and how many slots it covers.
+fn place<A: Address>(prefix: Prefix<A>, depth: u8, stride: u8) -> (usize, usize) {
+    let first = (prefix.key().window(depth.into()) >> (64 - stride)) as usize;
     (first, 1 << (depth + stride).saturating_sub(prefix.len()))
 }
 
-impl Trie {
-    pub(super) fn new() -> Trie {
-        Trie {
-            root: vec![Entry::default(); 1 << STRIDES[0]],
-            middle: Nodes::new(),
-            last: Nodes::new(),
-            lens: vec![0],
+/// Applies `change` to the rows of slots and of the nodes below.
+fn change(slots: &mut [u16], below: &mut [Nodes], to: &impl Fn(u16) -> u16) {
+    for slot in slots {
+        if *slot & POINTS == 0 {
+            *slot = to(*slot);
+        } else if let [next, below @ ..] = &mut *below {
+            change(&mut next.slots[usize::from(*slot & !POINTS)], below, to);
         }
+    }
+}
+
+impl<A: Address> Trie<A> {
+    const LEVELS: u32 = ((A::BITS - ROOT) / STRIDE) as u32;
+
+    pub(super) fn new() -> Trie<A> {
+        let nodes = (0..Trie::<A>::LEVELS).map(|_| Nodes::new()).collect();
+        Trie { root: vec![0; 1 << ROOT], nodes, lens: vec![0], address: PhantomData }
     }
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(self.root.as_slice()) + self.middle.bytes() + self.last.bytes()
+        size_of_val(self.root.as_slice()) + self.nodes.iter().map(Nodes::bytes).sum::<usize>()
     }
 
-    /// Replaces each address by the row of its longest prefix. No branch depends on an
+    /// The row of the longest prefix of each address. No branch depends on an
     /// address, and each load has its own loop, so that the loads of different addresses overlap.
     #[inline(always)]
-    pub(super) fn lookup<const N: usize>(&self, addresses: &mut [u32; N], count: usize) {
+    pub(super) fn lookup<const N: usize>(&self, addresses: &[A; N], count: usize) -> [u16; N] {
         let count = count.min(N);
-        let (mut rows, mut children) = ([0_u16; N], [0_u16; N]);
-        let root = &self.root[..1 << STRIDES[0]];
+        let mut slots = [0_u16; N];
+        let root = &self.root[..1 << ROOT];
         for at in 0..count {
-            let Entry { row, child } = root[(addresses[at] >> 16) as usize];
-            (rows[at], children[at]) = (row, child);
+            slots[at] = root[(addresses[at].window(0) >> (64 - ROOT)) as usize];
         }
-        for at in 0..count {
-            let Entry { row, child } = self.middle.entry(children[at], addresses[at] >> 8);
-            rows[at] = select_unpredictable(row != 0, row, rows[at]);
-            children[at] = child;
+        for (level, nodes) in (0..Trie::<A>::LEVELS).zip(&self.nodes) {
+            // Few prefixes of IPv6 are long.
+            if level >= 2 && slots.iter().all(|slot| slot & POINTS == 0) {
+                break;
+            }
+            nodes.next(&mut slots, (addresses, u32::from(ROOT) + level * u32::from(STRIDE)), count);
         }
-        for at in 0..count {
-            let row = self.last.entry(children[at], addresses[at]);
-            addresses[at] = select_unpredictable(row != 0, row, rows[at]).into();
-        }
+        slots
     }
 
-    /// Applies `change` to the row of each entry of a prefix, whose nodes exist.
-    fn change(&mut self, prefix: Prefix<u32>, change: impl Fn(&[u8], u16) -> u16) {
-        let [first, second, third] = STRIDES;
-        let (at, count) = place(prefix, 0, first);
-        let change = |row: &mut u16| *row = change(&self.lens, *row);
-        if prefix.len() <= first {
-            return self.root[at..at + count]
-                .iter_mut()
-                .map(|entry| &mut entry.row)
-                .for_each(change);
+    /// The slots of a prefix at the level where it ends, and the nodes of the levels below. Nodes on the way exist, or
+    /// `lead` makes them.
+    fn change(
+        &mut self,
+        prefix: Prefix<A>,
+        mut lead: impl FnMut(&mut Nodes, &mut u16) -> usize,
+        to: impl Fn(&[u8], u16) -> u16,
+    ) {
+        let Trie { root, nodes, lens, .. } = self;
+        let (mut slots, mut below) = (&mut root[..], &mut nodes[..]);
+        let (mut depth, mut stride) = (0, ROOT);
+        loop {
+            let (at, count) = place(prefix, depth, stride);
+            depth += stride;
+            if prefix.len() <= depth {
+                return change(&mut slots[at..at + count], below, &|now| to(lens, now));
+            }
+            let Some((next, others)) = std::mem::take(&mut below).split_first_mut() else { return };
+            let node = lead(next, &mut slots[at]);
+            slots = &mut next.slots[node];
+            (below, stride) = (others, STRIDE);
         }
-        let child = self.root[at].child;
-        let (at, count) = place(prefix, first, second);
-        let node = self.middle.node(child);
-        if prefix.len() <= first + second {
-            return node[at..at + count].iter_mut().map(|entry| &mut entry.row).for_each(change);
-        }
-        let child = node[at].child;
-        let (at, count) = place(prefix, first + second, third);
-        self.last.node(child)[at..at + count].iter_mut().for_each(change);
     }
     /// Adds a prefix, which must not be present, with its row.
-    pub(super) fn insert(&mut self, prefix: Prefix<u32>, row: u16) {
+    pub(super) fn insert(&mut self, prefix: Prefix<A>, row: u16) {
         if self.lens.len() <= usize::from(row) {
             self.lens.resize(usize::from(row) + 1, 0);
         }
-        self.lens[usize::from(row)] = prefix.len();
-        let [first, second, _] = STRIDES;
-        if prefix.len() > first {
-            let above = &mut self.root[place(prefix, 0, first).0].child;
-            *above = self.middle.lead(*above);
-            if prefix.len() > first + second {
-                let above = &mut self.middle.node(*above)[place(prefix, first, second).0].child;
-                *above = self.last.lead(*above);
-            }
-        }
         let len = prefix.len();
-        self.change(
-            prefix,
-            |lens, now| {
-                if now == 0 || lens[usize::from(now)] < len { row } else { now }
-            },
-        );
+        self.lens[usize::from(row)] = len;
+        // No row is that of a prefix of no length.
+        let to = |lens: &[u8], now| if lens[usize::from(now)] <= len { row } else { now };
+        self.change(prefix, Nodes::lead, to);
     }
     /// Removes a prefix; `shorter` is the row of the longest prefix that contains it, 0 if there is none.
-    pub(super) fn remove(&mut self, prefix: Prefix<u32>, row: u16, shorter: u16) {
-        let [first, second, _] = STRIDES;
-        let depth = [0, first, first + second];
-        let depth = depth.into_iter().rfind(|&depth| depth < prefix.len()).unwrap_or(0);
-        // The shorter one's entries may be nearer to the root.
-        let here = shorter != 0 && (depth == 0 || self.lens[usize::from(shorter)] > depth);
-        let shorter = if here { shorter } else { 0 };
-        self.change(prefix, |_, now| if now == row { shorter } else { now });
-        if prefix.len() > first {
-            let above = &mut self.root[place(prefix, 0, first).0].child;
-            if prefix.len() > first + second {
-                let above = &mut self.middle.node(*above)[place(prefix, first, second).0].child;
-                *above = self.last.leave(*above);
+    pub(super) fn remove(&mut self, prefix: Prefix<A>, row: u16, shorter: u16) {
+        let there = |_: &mut Nodes, slot: &mut u16| usize::from(*slot & !POINTS);
+        self.change(prefix, there, |_, now| if now == row { shorter } else { now });
+        self.leave(prefix);
+    }
+    /// A prefix was removed: nodes on its way without any go, the last first.
+    fn leave(&mut self, prefix: Prefix<A>) {
+        let mut way = Vec::new();
+        let (mut depth, mut slot) = (ROOT, self.root[place(prefix, 0, ROOT).0]);
+        for nodes in &self.nodes {
+            if prefix.len() <= depth {
+                break;
             }
-            *above = self.middle.leave(*above);
+            let node = usize::from(slot & !POINTS);
+            let at = place(prefix, depth, STRIDE).0;
+            way.push((node, at));
+            (slot, depth) = (nodes.slots[node][at], depth + STRIDE);
+        }
+        for level in (0..way.len()).rev() {
+            let (above, here) = self.nodes.split_at_mut(level);
+            let slot = match (above.last_mut(), level.checked_sub(1).map(|above| way[above])) {
+                (Some(above), Some((node, at))) => &mut above.slots[node][at],
+                _ => &mut self.root[place(prefix, 0, ROOT).0],
+            };
+            here[0].leave(slot);
         }
     }
 }
@@ -199,7 +219,7 @@ mod tests {
     #[test]
     fn it_agrees_with_a_scan_under_changes_and_frees_its_nodes() {
         let mut random = Stream::new(1, "trie");
-        let (mut trie, mut here) = (Trie::new(), BTreeMap::new());
+        let (mut trie, mut here) = (Trie::<u32>::new(), BTreeMap::new());
         let mut rows: Vec<u16> = (1..400).rev().collect();
         for step in 0..4_000 {
             let key = 0x0a00_0000 + random.below(4) as u32 * 0x0001_0101;
@@ -228,20 +248,17 @@ mod tests {
                 for address in addresses {
                     let all = here.iter().filter(|(prefix, _)| prefix.contains(address));
                     let longest = all.max_by_key(|(prefix, _)| prefix.len());
-                    let mut found = [address, 7];
-                    trie.lookup(&mut found, 1);
-                    let expected = longest.map_or(0, |(_, &row)| u32::from(row));
-                    assert_eq!(found, [expected, 7], "{address:08x}");
+                    let expected = longest.map_or(0, |(_, &row)| row);
+                    assert_eq!(trie.lookup(&[address, 7], 1), [expected, 0], "{address:08x}");
                 }
             }
         }
         for (prefix, row) in std::mem::take(&mut here) {
             trie.remove(prefix, row, 0);
         }
-        let none = Entry::default();
-        assert!(trie.middle.entries.iter().chain(&trie.root).all(|entry| *entry == none));
-        assert!(trie.last.entries.iter().all(|row| *row == 0));
-        assert_eq!(trie.middle.free.len(), trie.middle.prefixes.len() - 1);
-        assert_eq!(trie.last.free.len(), trie.last.prefixes.len() - 1);
+        assert!(trie.root.iter().all(|slot| *slot == 0));
+        for nodes in &trie.nodes {
+            assert_eq!(nodes.free.len(), nodes.prefixes.len() - 1);
+        }
     }
 }
