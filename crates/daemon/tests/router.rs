@@ -258,6 +258,15 @@ fn a_running_router_is_changed_and_changed_back() {
     net.start();
     net.pings("-c 2 10.2.0.2");
     let set = |key: &str, value: &str, status: i32| said(&net.router("set", &[key, value]), status);
+    let structure = |net: &Net| net.json("routes")["routes"]["lookup"]["v4"].clone();
+    assert!(structure(&net)["why"].as_str().unwrap().contains("fewer than"), "{}", structure(&net));
+    set("lookup", "direct", 0);
+    assert_eq!(structure(&net)["structure"], "direct");
+    net.pings("-c 2 10.2.0.2");
+    set("lookup", "trie", 2);
+    said(&net.router("rollback", &[]), 0);
+    assert_eq!(structure(&net)["structure"], "tree-bitmap");
+    net.pings("-c 2 10.2.0.2");
     set("ports.west.plugins", "['ping']", 0);
     assert!(!net.ping("-c 2 10.2.0.2").0, "the plugin denies it");
     let plugin = &net.json("plugins")["plugins"][0];

@@ -24,17 +24,7 @@ pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
     Ok(match what {
         "ports" => ports(shown),
         "plugins" => plugins(shown),
-        "routes" => format!(
-            "{} IPv4 and {} IPv6 prefixes in {} bytes; {} in the control processor, \
-             {} sets of next routers, \
-             {} changes told\n",
-            shown["routes"]["v4"],
-            shown["routes"]["v6"],
-            shown["routes"]["bytes"],
-            shown["control"]["routes"],
-            shown["control"]["hops"],
-            shown["control"]["changes"],
-        ),
+        "routes" => routes(shown),
         "ledger" => render(&ledger(shown), Style { width: 100, color: false, unicode: true }),
         "flows" => super::flows::text(shown),
         "neighbours" => neighbours(shown),
@@ -89,6 +79,26 @@ fn ports(shown: &Value) -> String {
         if count("overrun") > 0 {
             let _ = writeln!(text, "{:12} {} lost before they were taken", "", count("overrun"));
         }
+    }
+    text
+}
+
+fn routes(shown: &Value) -> String {
+    let mut text = format!(
+        "{} IPv4 and {} IPv6 prefixes in {} bytes; {} in the control processor, \
+         {} sets of next routers, \
+         {} changes told\n",
+        shown["routes"]["v4"],
+        shown["routes"]["v6"],
+        shown["routes"]["bytes"],
+        shown["control"]["routes"],
+        shown["control"]["hops"],
+        shown["control"]["changes"],
+    );
+    for (family, name) in [("v4", "IPv4"), ("v6", "IPv6")] {
+        let lookup = &shown["routes"]["lookup"][family];
+        let word = |key: &str| lookup[key].as_str().unwrap_or("?");
+        let _ = writeln!(text, "{name} is looked up in {}: {}", word("structure"), word("why"));
     }
     text
 }

@@ -4,6 +4,7 @@ use super::{listed, parsed, place, unknown, unknown_plugin};
 use lastmeter_base::kind::{Param, ParamKind};
 use lastmeter_lab::document::{Decoder, Fault, Item, Shape};
 use lastmeter_net::classify::Filter as General;
+use lastmeter_net::classify::text::{Either, parse_any};
 use lastmeter_net::lookup::{Concatenated, Key, Prefix};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,6 +27,8 @@ pub struct Filter {
 pub enum Packets {
     /// By ranges of each field; the first in the file that matches applies.
     General(General),
+    /// The same for IPv6.
+    GeneralV6(General<u128>),
     /// By the first bits of all fields side by side; where no general one matches, the longest applies.
     Longest(Prefix<Concatenated>),
 }
@@ -73,9 +76,12 @@ pub(super) fn filter(decoder: &mut Decoder<'_>, item: &Item, names: &Names<'_>) 
         (values.given("match"), values.given("prefix"));
     let packets = match (general, first) {
         (Some(text), None) => {
-            let mut filter = general_match(decoder, item, "filters.match", &text)?;
-            filter.interface = from.transpose_port()?;
-            Packets::General(filter)
+            let found = any_match(decoder, item, "filters.match", &text)?;
+            let interface = from.transpose_port()?;
+            match found {
+                Either::V4(filter) => Packets::General(General { interface, ..filter }),
+                Either::V6(filter) => Packets::GeneralV6(General { interface, ..filter }),
+            }
         }
         (None, Some(text)) => match first_bits(&text) {
             Ok(_) if from.is_some() => {
@@ -153,14 +159,24 @@ pub(super) fn port(
     found
 }
 
-/// One line of ClassBench's format.
+/// One line of ClassBench's format, for IPv4.
 pub(super) fn general_match(
     decoder: &mut Decoder<'_>,
     item: &Item,
     key: &str,
     text: &str,
 ) -> Option<General> {
-    let found = match lastmeter_net::classify::text::parse(text) {
+    let found = any_match(decoder, item, key, text)?.v4();
+    if found.is_none() {
+        let fault = Fault::new("addresses of IPv6", "give addresses of IPv4: flows have no others");
+        decoder.report(&place(item, "match"), key, fault);
+    }
+    found
+}
+
+/// One line of ClassBench's format.
+fn any_match(decoder: &mut Decoder<'_>, item: &Item, key: &str, text: &str) -> Option<Either> {
+    let found = match parse_any(text) {
         Ok(found) if found.len() == 1 => return found.into_iter().next(),
         Ok(_) => "not one filter".to_owned(),
         Err(error) => error.reason,

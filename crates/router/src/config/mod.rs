@@ -23,6 +23,7 @@ pub use filter::{Action, Filter, Packets, first_bits};
 pub use flow::{FLOWS_MAX, Flow, Node, POLICIES_MAX, Policy, PolicyTo, ROUTE_MAX, TABLES_MAX};
 
 use crate::port_processor::output::FRAMING;
+use crate::port_processor::structure::Lookup;
 use lastmeter_base::kind::{Family, Nested, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Rate};
 use lastmeter_lab::document::{
@@ -77,6 +78,8 @@ pub struct Config {
     pub policies: Vec<Policy>,
     /// The names of tables besides the main one.
     pub tables: BTreeSet<String>,
+    /// The structure of the main one.
+    pub lookup: Lookup,
 }
 
 /// A module on a code server.
@@ -143,6 +146,8 @@ const ROUTER: &[Param] = &[
         .is("whether known flows are forwarded in the driver, past the port processor"),
     Param::or("frames", ParamKind::Integer { min: 1024, max: 1 << 20 }, "8192")
         .is("frames that may wait in queues, all ports together"),
+    Param::or("lookup", ParamKind::Choice(Lookup::NAMES), "auto")
+        .is("the structure of the routing table: arrays (`direct`), or the faster one as measured"),
     Param::optional("core", ParamKind::Integer { min: 0, max: 4095 }, "any")
         .is("the core on which the port processor runs"),
 ];
@@ -274,6 +279,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         nodes,
         policies,
         tables,
+        lookup: Lookup::named(&values.get::<String>("lookup")).unwrap_or_default(),
     }
 }
 
@@ -500,6 +506,7 @@ fn remote(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port_processor::structure::Structure;
     use lastmeter_lab::library::Builtin;
 
     fn parse(text: &str) -> Result<Config, String> {
@@ -515,12 +522,19 @@ mod tests {
         let config = parse(TWO).expect("a router");
         assert_eq!((config.port("east"), config.port("west")), (Some(0), Some(1)));
         assert_eq!(config.ports[1].interface, "eth0");
-        assert_eq!(config.ports[0].flows, 1024);
+        assert_eq!((config.ports[0].flows, config.lookup), (1024, Lookup::Auto));
+        let config = parse(&format!("lookup = 'direct'\n{TWO}")).expect("a router");
+        assert_eq!(config.lookup, Lookup::Fixed(Structure::Direct));
     }
 
     #[test]
     fn each_mistake_is_told_at_its_line() {
         let wrong = |text: &str| parse(&format!("{TWO}{text}")).expect_err("a mistake");
+        let told = parse(&format!("lookup = 'dir'\n{TWO}")).expect_err("a mistake");
+        assert!(
+            told.contains("router.toml:1:10: lookup") && told.contains("tree-bitmap"),
+            "{told}"
+        );
         let told = wrong("rat = '1 Gbit/s'");
         assert!(told.contains("router.toml:5:1") && told.contains("did you mean `rate`"), "{told}");
         let told = wrong("[[routes]]\nprefix = '192.0.2.0/33'");

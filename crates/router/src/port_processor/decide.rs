@@ -9,62 +9,92 @@ use super::plugin::{Passing, Wish};
 use super::{Going, PortProcessor};
 use lastmeter_base::Time;
 use lastmeter_live::dataplane::Frame;
-use lastmeter_net::classify::{Action, Header, Verdict};
+use lastmeter_net::classify::{Action, Address, Header, Verdict};
 use lastmeter_net::lookup::NextHop;
+
+/// The headers of a batch's packets of one family.
+struct Headers<A> {
+    all: [Header<A>; BATCH],
+    /// Which packets they are.
+    places: [usize; BATCH],
+    count: usize,
+}
+
+impl<A: Address> Headers<A> {
+    fn new(port: u16) -> Headers<A> {
+        let any = A::from_left(0);
+        let (dst_port, src_port, protocol) = (0, 0, 0);
+        let none = Header { dst: any, src: any, dst_port, src_port, protocol, interface: port };
+        Headers { all: [none; BATCH], places: [0; BATCH], count: 0 }
+    }
+    fn put(&mut self, at: usize, (src, dst): (A, A), seen: &Seen) {
+        let (src_port, dst_port) = seen.ports;
+        let header = &mut self.all[self.count];
+        (header.dst, header.src, header.dst_port, header.src_port) = (dst, src, dst_port, src_port);
+        header.protocol = seen.protocol;
+        self.places[self.count] = at;
+        self.count += 1;
+    }
+}
 
 impl PortProcessor {
     pub(super) fn classify(&mut self, port: u16, work: &mut [Work]) {
         let Some(rules) = &self.rules else { return };
-        let mut headers =
-            [Header { dst: 0, src: 0, dst_port: 0, src_port: 0, protocol: 0, interface: port };
-                BATCH];
-        let mut verdicts = [Verdict::PERMIT; BATCH];
-        let mut places = [0; BATCH];
-        let mut count = 0;
+        let (mut v4, mut v6) = (Headers::<u32>::new(port), None::<Headers<u128>>);
+        let some_v6 = !rules.general_v6.is_empty();
         for (at, one) in work.iter().enumerate() {
             let seen = &one.passing.seen;
-            if let Addresses::V4(src, dst) = seen.addresses {
-                let (src_port, dst_port) = seen.ports;
-                headers[count] = Header {
-                    dst,
-                    src,
-                    dst_port,
-                    src_port,
-                    protocol: seen.protocol,
-                    interface: port,
-                };
-                places[count] = at;
-                count += 1;
+            match seen.addresses {
+                Addresses::V4(src, dst) => v4.put(at, (src, dst), seen),
+                Addresses::V6(src, dst) if some_v6 => {
+                    v6.get_or_insert_with(|| Headers::new(port)).put(at, (src, dst), seen);
+                }
+                Addresses::V6(..) => {}
             }
         }
-        rules.classify_batch(&headers[..count], &mut verdicts[..count]);
-        for (verdict, at) in verdicts[..count].iter().zip(&places) {
-            let one = &mut work[*at];
-            if verdict.copy {
+        let mut verdicts = [Verdict::PERMIT; BATCH];
+        let (count, places) = (v4.count, v4.places);
+        rules.classify_batch(&v4.all[..count], &mut verdicts[..count]);
+        let mut verdicts_v6 = [Verdict::PERMIT; BATCH];
+        if let Some(Headers { all, count, .. }) = &v6 {
+            rules.classify_batch_v6(&all[..*count], &mut verdicts_v6[..*count]);
+        }
+        for (verdict, at) in verdicts[..count].iter().zip(places) {
+            self.judge(port, &mut work[at], verdict);
+        }
+        if let Some(Headers { places, count, .. }) = v6 {
+            for (verdict, at) in verdicts_v6[..count].iter().zip(places) {
+                self.judge(port, &mut work[at], verdict);
+            }
+        }
+    }
+
+    /// What becomes of a packet with this verdict.
+    fn judge(&mut self, port: u16, one: &mut Work, verdict: &Verdict) {
+        if verdict.copy {
+            one.plain = false;
+            self.copied.put(port, self.frames.bytes(one.passing.frame));
+        }
+        match verdict.action {
+            Action::Permit => {}
+            Action::Deny => {
+                one.gone = true;
+                self.frames.free(one.passing.frame);
+                self.counts[usize::from(port)].drop(Reason::Filtered);
+            }
+            Action::Reserved { queue } => {
+                self.treatments[queue as usize].seen += 1;
+                one.flow = Some(queue);
                 one.plain = false;
-                self.copied.put(port, self.frames.bytes(one.passing.frame));
             }
-            match verdict.action {
-                Action::Permit => {}
-                Action::Deny => {
-                    one.gone = true;
-                    self.frames.free(one.passing.frame);
-                    self.counts[usize::from(port)].drop(Reason::Filtered);
-                }
-                Action::Reserved { queue } => {
-                    self.treatments[queue as usize].seen += 1;
-                    one.flow = Some(queue);
-                    one.plain = false;
-                }
-                Action::Active { instance } => {
-                    one.plugin = Some(instance);
-                    one.plain = false;
-                }
-            }
-            if let Some(hop) = verdict.next_hop {
-                (one.hop, one.pinned) = (hop.get(), verdict.pinned);
+            Action::Active { instance } => {
+                one.plugin = Some(instance);
                 one.plain = false;
             }
+        }
+        if let Some(hop) = verdict.next_hop {
+            (one.hop, one.pinned) = (hop.get(), verdict.pinned);
+            one.plain = false;
         }
     }
 

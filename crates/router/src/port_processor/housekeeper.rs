@@ -73,6 +73,19 @@ struct House {
     end: AtomicBool,
 }
 
+impl House {
+    /// Changes the tables. Where one has another structure then, the port processor reads that before this returns.
+    fn change<R>(&self, work: impl FnOnce(&mut Tables) -> R) -> R {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = work(&mut tables);
+        if let Some(readers) = tables.moved() {
+            self.door.tell(Change::Tables(Box::new(readers)));
+            self.door.settle();
+        }
+        result
+    }
+}
+
 /// A descriptor that becomes readable when written to, twice.
 fn bell() -> Result<(OwnedFd, OwnedFd), String> {
     use rustix::event::{EventfdFlags, eventfd};
@@ -119,8 +132,8 @@ pub fn run(
     let (setup, running, _) = set_up(&config, &bound, None, places, &host)?;
     let count = config.frames + interfaces.len() * RECEIVING * 2;
     let (frames, sockets) = open(count, &shared, &interfaces)?;
-    let tables = Tables::new();
-    let (v4, v6) = tables.readers();
+    let tables = Tables::new(config.lookup);
+    let readers = tables.readers();
     let (changes, from_changes) = channel();
     let (events, from_events) = channel();
     let pending = Arc::<AtomicBool>::default();
@@ -134,8 +147,7 @@ pub fn run(
         names: config.ports.iter().map(|port| port.name.clone()).collect(),
         sockets,
         frames,
-        v4,
-        v6,
+        readers,
         setup,
         fast: config.fast,
         changes: from_changes,
@@ -306,8 +318,7 @@ fn heard(house: &House, known: &mut Known, message: Message) {
             let network = (masked(address.address, address.len), address.len);
             let is_local = matches!(address.address, IpAddr::V6(v6) if v6.segments()[0] == 0xfe80);
             if !is_local {
-                let mut tables = house.tables.lock().unwrap_or_else(PoisonError::into_inner);
-                let _ = tables.attach(network, there.then_some(port));
+                let _ = house.change(|tables| tables.attach(network, there.then_some(port)));
             }
             let first =
                 |wanted: fn(&IpAddr) -> bool| own.iter().map(|(address, _)| *address).find(wanted);
@@ -377,11 +388,12 @@ fn obey(house: &House, stream: UnixStream) {
 }
 
 fn done(house: &House, command: Command) -> Result<(), String> {
-    let tables = || house.tables.lock().unwrap_or_else(PoisonError::into_inner);
     match command {
-        Command::Begin => tables().begin(),
-        Command::Finish => drop(tables().finish()?),
-        Command::Route { prefix, len, hop } => tables().route((prefix, len), hop)?,
+        Command::Begin => house.change(Tables::begin),
+        Command::Finish => drop(house.change(Tables::finish)?),
+        Command::Route { prefix, len, hop } => {
+            house.change(|tables| tables.route((prefix, len), hop))?;
+        }
         Command::Hop { number, to } => {
             let ports = house.indices.len();
             if number < super::hop::FIRST || to.iter().any(|next| usize::from(next.port) >= ports) {
@@ -410,6 +422,7 @@ fn configure(house: &House, text: &str, bound: Bound) -> Result<Vec<(String, f64
     }
     let places = Places { folder: &house.folder, run: &house.run };
     let made = set_up(&config, &bound, Some(&current), places, &house.host)?;
+    house.change(|tables| tables.prefer(config.lookup))?;
     let (setup, running, mut took) = made;
     let began = std::time::Instant::now();
     *house.setups.lock().unwrap_or_else(PoisonError::into_inner) += 1;
@@ -426,12 +439,11 @@ fn show(house: &House, what: &str) -> Value {
     let (answer, told) = channel();
     house.door.tell(Change::Show(answer));
     let mut state = told.recv().unwrap_or_else(|_| json!({}));
-    let (v4, v6, bytes) = {
+    state["routes"] = {
         let tables = house.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let (v4, v6) = tables.len();
-        (v4, v6, tables.bytes())
+        let ((v4, v6), bytes) = (tables.len(), tables.bytes());
+        json!({ "v4": v4, "v6": v6, "bytes": bytes, "lookup": tables.structures() })
     };
-    state["routes"] = json!({ "v4": v4, "v6": v6, "bytes": bytes });
     let packets = house.stages.packets.load(Ordering::Relaxed);
     let spent: Vec<u64> =
         house.stages.spent.iter().map(|spent| spent.load(Ordering::Relaxed)).collect();

@@ -22,6 +22,7 @@ pub mod plugin;
 pub mod policy;
 pub mod reserved;
 mod setup;
+pub mod structure;
 pub mod tables;
 
 pub use forward::BATCH;
@@ -32,7 +33,6 @@ use hop::{Hops, Next};
 use lastmeter_base::{Bytes, Duration, Pool, Rate, Time};
 use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame, Frames, Socket};
 use lastmeter_net::classify::Classifier;
-use lastmeter_net::lookup::Reader;
 use lastmeter_net::queue::{DropTail, Queue};
 use output::Output;
 use plugin::{Passing, Plugin, Wish};
@@ -45,6 +45,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
+use structure::AnyReader;
+use tables::Readers;
 
 /// The port processor's priority (nice).
 const PRIORITY: i32 = -10;
@@ -79,6 +81,8 @@ pub enum Change {
     Link(u16, bool, u16, [u8; 6]),
     /// Filters, queues and plugins, anew.
     Setup(Box<Setup>),
+    /// Readers of tables with another structure.
+    Tables(Box<Readers>),
     /// Answered when all changes before are in effect.
     Settle(Sender<()>),
     /// The state, for the curious.
@@ -227,9 +231,7 @@ pub struct Parts {
     /// Their memory.
     pub frames: Frames,
     /// The routing tables.
-    pub v4: Reader<u32>,
-    /// The routing tables.
-    pub v6: Reader<u128>,
+    pub readers: Readers,
     /// What the file says.
     pub setup: Setup,
     /// Whether known flows go to the fast path.
@@ -258,8 +260,8 @@ pub struct PortProcessor {
     sockets: Vec<Socket>,
     frames: Frames,
     pool: Pool,
-    v4: Reader<u32>,
-    v6: Reader<u128>,
+    v4: AnyReader<u32>,
+    v6: AnyReader<u128>,
     hops: Hops,
     rules: Option<Classifier>,
     treatments: Vec<Treatment>,
@@ -294,7 +296,7 @@ pub struct PortProcessor {
 impl PortProcessor {
     /// Ready to run.
     pub fn new(parts: Parts) -> PortProcessor {
-        let Parts { names, sockets, frames, v4, v6, setup, fast, .. } = parts;
+        let Parts { names, sockets, frames, readers: (v4, v6), setup, fast, .. } = parts;
         let Parts { changes, pending, wake, events, attention, counts, stages, copied, .. } = parts;
         let ports = names.into_iter().map(|name| Port {
             name,
@@ -454,6 +456,7 @@ impl PortProcessor {
                     self.hops.readdress(port, mac);
                 }
                 Change::Setup(setup) => self.set_up(*setup),
+                Change::Tables(readers) => (self.v4, self.v6) = *readers,
                 Change::Settle(answer) => drop(answer.send(())),
                 Change::Show(answer) => {
                     let state = self.state();

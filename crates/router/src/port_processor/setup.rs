@@ -8,6 +8,7 @@ use crate::config::{Action, Config, Filter, Flow, Packets};
 use crate::message::{Bound, BoundFlow};
 use lastmeter_base::{Bytes, Time};
 use lastmeter_live::files;
+use lastmeter_net::classify::text::Either;
 use lastmeter_net::classify::{self, Classifier, Header, Rule, Verdict};
 use lastmeter_net::lookup::NextHop;
 use lastmeter_net::queue::{self, DropTail, Queue};
@@ -180,7 +181,10 @@ fn rules(
     let (mut any, mut priority) = (false, 0);
     let mut install = |classifier: &mut Classifier, filter, verdict| {
         (any, priority) = (true, priority + 1);
-        let installed = classifier.general.install(Rule { filter, priority, verdict });
+        let installed = match filter {
+            Either::V4(filter) => classifier.general.install(Rule { filter, priority, verdict }),
+            Either::V6(filter) => classifier.general_v6.install(Rule { filter, priority, verdict }),
+        };
         installed.map(drop).map_err(|refusal| format!("filters: {refusal}"))
     };
     let mut exact_flows = false;
@@ -194,7 +198,7 @@ fn rules(
                 exact_flows = true;
                 classifier.flows.insert(header, verdict).map_err(|_| "too many flows")?;
             }
-            None => install(&mut classifier, filter, verdict)?,
+            None => install(&mut classifier, Either::V4(filter), verdict)?,
         }
     }
     let mut longest = false;
@@ -220,7 +224,12 @@ fn rules(
             },
         };
         match packets {
-            Packets::General(filter) => install(&mut classifier, filter.clone(), verdict)?,
+            Packets::General(filter) => {
+                install(&mut classifier, Either::V4(filter.clone()), verdict)?;
+            }
+            Packets::GeneralV6(filter) => {
+                install(&mut classifier, Either::V6(filter.clone()), verdict)?;
+            }
             Packets::Longest(prefix) => {
                 longest = true;
                 let inserted = classifier.longest.insert(*prefix, verdict);
@@ -231,7 +240,8 @@ fn rules(
     if let Some(file) = &config.rules {
         let text = files::read(&folder.join(file), RULES_LEN_MAX)?;
         let text = String::from_utf8(text).map_err(|error| format!("{file}: {error}"))?;
-        let filters = classify::text::parse(&text).map_err(|error| format!("{file}: {error}"))?;
+        let filters =
+            classify::text::parse_any(&text).map_err(|error| format!("{file}: {error}"))?;
         for filter in filters {
             install(&mut classifier, filter, Verdict::PERMIT)?;
         }
