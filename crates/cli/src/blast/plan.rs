@@ -501,8 +501,8 @@ mod tests {
     /// bursts a hundred times as long.
     #[test]
     fn n_44_the_preset_of_files_has_bursts_of_their_sizes() {
-        let text = include_bytes!("../../../../experiments/atomic2-services/files.toml");
-        let mut plan = plan("files.toml", text, &Builtin).unwrap();
+        let text = include_bytes!("../../../../experiments/atomic2-services/blast.toml");
+        let mut plan = plan("blast.toml", text, &Builtin).unwrap();
         let sent = |at: usize| {
             let stored = &plan.flows[at].traffic.stored;
             let bytes: u64 = stored.iter().map(|&(_, size)| u64::from(size)).sum();
