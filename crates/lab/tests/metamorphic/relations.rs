@@ -404,6 +404,7 @@ const SCALED: Exceptions<'_> = &[
         Reason::Other("a camera sends a fixed number of pictures at its own rate"),
         &[
             "aurora-deployment",
+            "desk-area/cells",
             "striping/trunk",
             "striping/zebras",
             "vunet/one",
