@@ -181,13 +181,13 @@ fn crc_by(quick: bool, of: impl Fn(&[u8]) -> u32 + 'static) -> Box<dyn FnMut() -
 /// What each byte of a word adds to the remainder.
 fn word_tables() -> [[u32; 256]; 4] {
     let mut tables = [[0u32; 256]; 4];
-    for byte in 0..256 {
-        let mut rest = (byte as u32) << 24;
+    for byte in 0..=u8::MAX {
+        let mut rest = u32::from(byte) << 24;
         for place in (0..4).rev() {
             for _ in 0..8 {
                 rest = rest << 1 ^ if rest >> 31 == 1 { 0x04c1_1db7 } else { 0 };
             }
-            tables[place][byte] = rest;
+            tables[place][usize::from(byte)] = rest;
         }
     }
     tables

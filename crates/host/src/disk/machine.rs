@@ -198,14 +198,14 @@ impl Disk {
         let bus = self.options.bus.time_for(SECTOR * sectors);
         let end = sector + sectors;
         let read = match self.ahead.filter(|ahead| ahead.first <= sector && end <= ahead.limit) {
-            Some(ahead) => self.from_cache(begin, ahead, sector, end, bus),
-            None => self.from_platter(begin, sector, end, bus),
+            Some(ahead) => self.read_cache(begin, ahead, sector, end, bus),
+            None => self.read_platter(begin, sector, end, bus),
         };
         self.free = read.done;
         read
     }
 
-    fn from_cache(
+    fn read_cache(
         &mut self,
         begin: Time,
         ahead: Ahead,
@@ -235,7 +235,7 @@ impl Disk {
         Read { done, hit: true, seek: Duration::ZERO, turning: Duration::ZERO }
     }
 
-    fn from_platter(&mut self, begin: Time, first: u64, end: u64, bus: Duration) -> Read {
+    fn read_platter(&mut self, begin: Time, first: u64, end: u64, bus: Duration) -> Read {
         let geometry = &self.options.geometry;
         let place = geometry.place(first);
         let seek = self.options.seek.over(place.cylinder.abs_diff(self.cylinder));
