@@ -1,7 +1,7 @@
 //! Entry points for fuzzing this crate's parsers: no input may cause a panic.
 
-use crate::machines::framing;
 use crate::{Shelf, plan};
+use lastmeter_wire::framing;
 use lastmeter_wire::fuzz::Target;
 
 /// All entry points.

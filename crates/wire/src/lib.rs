@@ -16,6 +16,7 @@ pub mod dns;
 pub mod dtp;
 mod error;
 pub mod framebuffer;
+pub mod framing;
 pub mod fuzz;
 pub mod internet;
 pub mod iscsi;

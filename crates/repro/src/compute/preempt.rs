@@ -3,10 +3,10 @@
 use super::{Computed, Setting, Value, row, together};
 use crate::Error;
 use crate::machines::clumping::{self, Came, Policy, Sender};
-use crate::machines::framing::{Fragment, Reassembler};
 use lastmeter_base::{Bytes, Draw, Duration, Rate, Stream, Time};
 use lastmeter_lan::preempt::link::{Counts, Link, Way};
 use lastmeter_ledger::plots::{Plot, Series};
+use lastmeter_wire::framing::{Fragment, Reassembler};
 
 fn number(value: f64, unit: &'static str) -> Value {
     Value::Number(value, unit)

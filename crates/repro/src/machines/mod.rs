@@ -13,7 +13,7 @@
 //! * ATOMIC-2: [`admission`], [`shares`] and [`failover`] of wormhole networks.
 //! * HARTS: [`channels`] and floods on links, simulated to check that guarantees hold.
 //! * The router of Washington University: [`set_up`] of flows, with and without a round trip.
-//! * Pre-emptive links: [`framing`] of interrupted units, [`clumping`] of acknowledgements.
+//! * Pre-emptive links: framing of interrupted units ([`lastmeter_wire::framing`]), [`clumping`] of acknowledgements.
 
 pub mod admission;
 pub mod card_memory;
@@ -26,7 +26,6 @@ pub mod dependency;
 pub mod failover;
 pub mod florb;
 pub mod forward;
-pub mod framing;
 pub mod instructions;
 pub mod process;
 pub mod ring;

@@ -11,7 +11,7 @@
 //! Source: Aurora, §2.4 names "header formats and forwarding algorithms" and gives none; these are ours (A-167).
 //!
 //! ```
-//! use lastmeter_repro::machines::framing::{Arrived, Reassembler, Fragment, emit};
+//! use lastmeter_wire::framing::{Arrived, Reassembler, Fragment, emit};
 //! let unit = b"a whole unit";
 //! let mut line = Vec::new();
 //! emit(&Fragment::part(7, 0, unit, 0..6), &mut line)?;
@@ -23,8 +23,8 @@
 //! # Ok::<(), lastmeter_wire::Error>(())
 //! ```
 
-use lastmeter_wire::Error;
-use lastmeter_wire::crc::{crc8, crc32};
+use crate::Error;
+use crate::crc::{crc8, crc32};
 use std::ops::Range;
 
 /// Value of the first four bits.
