@@ -196,7 +196,9 @@ fn hostile(random: &mut Random) -> Vec<u8> {
     let area = Area { x, y, w, h };
     let tag = random.bits() as u16;
     let header = Header { operation, flags: 0, tag, area, length: length as u32 };
-    let data = (0..length).map(|at| (at as u64 ^ random.bits()) as u8);
+    // Never as red as the owner's marks, which no mixture with it can make either.
+    let byte = |at: usize, bits: u64| if at % 4 == 2 { bits as u8 & 0x1f } else { bits as u8 };
+    let data = (0..length).map(|at| byte(at, at as u64 ^ random.bits()));
     header.emit().into_iter().chain(data).collect()
 }
 
