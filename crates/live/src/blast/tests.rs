@@ -360,7 +360,10 @@ fn hostile_drivers_are_refused_and_the_agent_keeps_serving() {
         };
         let prepare = |sinks: Vec<SinkJob>| Request::Prepare { run: 1, sinks };
         refused(&[Request::Stop {}], "hello comes first");
-        refused(&[Request::Hello { version: 9, token: None }], "version 2, not 9");
+        refused(
+            &[Request::Hello { version: 9, token: None }],
+            &format!("version {VERSION}, not 9"),
+        );
         refused(&[HELLO, Request::Aim { sources: Vec::new() }], "expected prepare");
         refused(&[HELLO, prepare((0..65).map(sink).collect())], "at most 64");
         refused(&[HELLO, prepare(vec![SinkJob { size_max: 0, ..sink(0) }])], "packets of 0 B");
