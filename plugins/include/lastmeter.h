@@ -152,6 +152,23 @@ static inline int lm_read_rate(const char *text, const char *end, u64 most, u64 
     return 0;
 }
 
+/* At most so many requests a second: in step while they come, anew after a pause. Times are in ns. */
+struct lm_pace { u64 interval, next; };
+/* From a configuration "number a second"; 1 if it is 0 or more than `most`, and then nothing changes. */
+static inline int lm_read_pace(const char *text, const char *end, u64 most, struct lm_pace *pace) {
+    u64 rate = lm_number(&text, end, 10);
+    if (rate == 0 || rate > most)
+        return 1;
+    pace->interval = 1000000000 / rate;
+    return 0;
+}
+static inline int lm_due(struct lm_pace *pace, u64 now) {
+    if (now < pace->next)
+        return 0;
+    pace->next = now - pace->next < pace->interval ? pace->next + pace->interval : now + pace->interval;
+    return 1;
+}
+
 /* Length of the IPv4 header of a packet of which enough is there to see `more` bytes after it; else 0. */
 static inline u32 lm_ipv4(const struct lm_request *request, u32 more) {
     const u8 *data = request->data;

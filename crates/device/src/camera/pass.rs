@@ -6,6 +6,8 @@
 //!
 //! A frame policy cannot see what is not decoded, so only clients without policies may have it.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use lastmeter_wire::camera::h264::{self, Splitter, begins_picture};
 use std::io::Read;
 use std::path::Path;
@@ -87,7 +89,7 @@ impl Parameters {
     /// The lines of a description (SDP).
     pub(super) fn describe(&self) -> String {
         let profile: String = self.sequence[1..4].iter().map(|it| format!("{it:02X}")).collect();
-        let (sequence, picture) = (base64(&self.sequence), base64(&self.picture));
+        let (sequence, picture) = (BASE64.encode(&self.sequence), BASE64.encode(&self.picture));
         format!(
             "m=video 0 RTP/AVP {KIND}\r\na=rtpmap:{KIND} H264/90000\r\n\
              a=fmtp:{KIND} packetization-mode=1;\
@@ -115,28 +117,12 @@ impl Pictures {
     }
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let at = |place: usize| u32::from(three.get(place).copied().unwrap_or(0));
-        let word = at(0) << 16 | at(1) << 8 | at(2);
-        for digit in 0..4usize {
-            let value = (word >> (18 - 6 * digit)) as usize & 63;
-            text.push(if digit > three.len() { '=' } else { DIGITS[value].into() });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn parameters_are_written_as_others_read_them() {
-        let texts = [&b"M"[..], b"Ma", b"Man"].map(base64);
-        assert_eq!(texts, ["TQ==", "TWE=", "TWFu"]);
         let known = Parameters { sequence: vec![0x67, 0x42, 0xc0, 0x1e], picture: vec![0x68, 1] };
         let text = known.describe();
         assert!(

@@ -36,8 +36,11 @@ impl Link {
     }
     /// Whether nobody on the way can read it: it is encrypted, or there is no way.
     pub(super) fn is_private(&self) -> bool {
-        let local = |stream: &TcpStream| stream.local_addr().is_ok_and(|it| it.ip().is_loopback());
-        self.tls.is_some() || local(&self.stream)
+        self.tls.is_some() || self.is_local()
+    }
+    /// Whether it does not leave this host.
+    pub(super) fn is_local(&self) -> bool {
+        self.stream.local_addr().is_ok_and(|address| address.ip().is_loopback())
     }
     /// Whether it is encrypted.
     pub(super) fn is_encrypted(&self) -> bool {

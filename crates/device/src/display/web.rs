@@ -10,7 +10,10 @@ use super::gate::Display;
 use super::session;
 use super::transport::Link;
 use super::welcome::PATIENCE;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use lastmeter_wire::camera::text::{Item, Request, parse};
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Instant;
 
@@ -43,7 +46,7 @@ pub(super) fn serve(display: &Display, pages: &Path, mut link: Link) -> Result<(
         return plain(&mut link, "405 Method Not Allowed", "only GET");
     }
     match path {
-        SOCKET => match upgrade(&request) {
+        SOCKET => match upgrade(&request, link.is_local()) {
             Ok(answer) => {
                 link.say(answer.as_bytes())?;
                 link.frame()?;
@@ -68,9 +71,13 @@ pub(super) fn serve(display: &Display, pages: &Path, mut link: Link) -> Result<(
     }
 }
 
-/// The answer to a request for a WebSocket.
-fn upgrade(request: &Request<'_>) -> Result<String, (&'static str, &'static str)> {
+/// The answer to a request for a WebSocket; whether it came by loopback.
+fn upgrade(request: &Request<'_>, local: bool) -> Result<String, (&'static str, &'static str)> {
     const BAD: &str = "400 Bad Request";
+    // Another site's name may have been made to lead here: its pages have an origin that looks right.
+    if local && !request.header("host").is_some_and(is_loopback) {
+        return Err(("421 Misdirected Request", "another host's name"));
+    }
     let has = |name: &str, word: &str| {
         let list = request.header(name).unwrap_or("");
         list.split(',').any(|one| one.trim().eq_ignore_ascii_case(word))
@@ -101,27 +108,21 @@ fn upgrade(request: &Request<'_>) -> Result<String, (&'static str, &'static str)
     ))
 }
 
+/// Whether a `Host` is a name of loopback, with or without a port.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// The proof that the server understood a client's key.
 fn accepted(key: &str) -> String {
     let input = [key, GUID].concat();
     let algorithm = &ring::digest::SHA1_FOR_LEGACY_USE_ONLY;
-    base64(ring::digest::digest(algorithm, input.as_bytes()).as_ref())
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let word = three
-            .iter()
-            .enumerate()
-            .fold(0, |word, (at, byte)| word | u32::from(*byte) << (16 - 8 * at));
-        for at in 0..4 {
-            let letter = LETTERS[(word >> (18 - 6 * at) & 63) as usize];
-            text.push(if at <= three.len() { letter.into() } else { '=' });
-        }
-    }
-    text
+    BASE64.encode(ring::digest::digest(algorithm, input.as_bytes()))
 }
 
 /// A file below `pages`, and what it is.
@@ -192,18 +193,26 @@ mod tests {
 
     #[test]
     fn a_page_of_another_site_is_refused() {
-        let asks = |origin: &str| {
+        let asks_at = |host: &str, origin: &str, local: bool| {
             let text = format!(
-                "GET /websockify HTTP/1.1\r\nHost: 127.0.0.1:5800\r\n{origin}Upgrade: websocket\r\n\
+                "GET /websockify HTTP/1.1\r\nHost: {host}\r\n{origin}Upgrade: websocket\r\n\
                  Connection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                  Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
             );
             let parsed = parse(text.as_bytes());
             let Ok(Some((Item::Request(request), _))) = parsed else { panic!("a request") };
-            upgrade(&request).map_err(|(status, _)| status)
+            upgrade(&request, local).map_err(|(status, _)| status)
         };
+        let asks = |origin: &str| asks_at("127.0.0.1:5800", origin, true);
         assert!(asks("").is_ok() && asks("Origin: http://127.0.0.1:5800\r\n").is_ok());
         assert_eq!(asks("Origin: http://evil.example\r\n"), Err("403 Forbidden"));
         assert_eq!(asks("Origin: null\r\n"), Err("403 Forbidden"));
+        // A name that somebody else's server of names leads to this host.
+        let named = "Origin: http://evil.example:5800\r\n";
+        assert_eq!(asks_at("evil.example:5800", named, true), Err("421 Misdirected Request"));
+        assert!(asks_at("display.example:5800", "", false).is_ok());
+        for host in ["localhost:5800", "LOCALHOST", "127.0.0.1", "[::1]:5800", "[::1]"] {
+            assert!(asks_at(host, "", true).is_ok(), "{host}");
+        }
     }
 }

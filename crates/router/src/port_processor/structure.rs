@@ -7,8 +7,8 @@
 //! | `auto`        | the router looks the same addresses up in both, and takes the one that is faster on its host |
 //!
 //! With `auto` a family begins with Tree Bitmap. When a full set of routes was told, or a table has twice the prefixes
-//! of the last time, the other structure is made beside it and both are measured; so is how fast they take changes. The
-//! arrays have to be faster by a tenth. Packets are forwarded meanwhile, changes of routes wait: about half a second
+//! of the last time, the other structure is made beside it and both are measured. The arrays have to be faster by a
+//! tenth, and to have taken the table's routes fast enough. Packets are forwarded meanwhile, changes of routes wait: about half a second
 //! with a full table.
 
 use lastmeter_net::lookup::table::{Table as Routes, addresses};
@@ -27,12 +27,10 @@ pub const MEASURED_FROM: u64 = 4096;
 const KEYS: usize = 1 << 15;
 /// Passes over them; the best counts.
 const PASSES: usize = 5;
-/// Routes that are told again.
-const CHANGES: usize = 4096;
 /// How many times the rate of Tree Bitmap the arrays have to reach.
 const GAIN: f64 = 1.1;
-/// Changes a second that a structure has to take: a full table within 9 s.
-const CHANGES_MIN: f64 = 100_000.0;
+/// Routes a second that arrays have to take: a full table within 9 s.
+const ROUTES_MIN: f64 = 100_000.0;
 
 /// What a table is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,24 +76,19 @@ impl Structure {
     }
 }
 
-/// What was measured of a structure, each a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Rates {
-    lookups: f64,
-    changes: f64,
-}
-
-/// Which structure to take, and why.
-fn judged(tree: Rates, direct: Rates, prefixes: u64) -> (Structure, String) {
-    let faster = direct.lookups >= GAIN * tree.lookups;
-    let keeps_up = direct.changes >= CHANGES_MIN;
+/// Which structure to take, and why: by lookups a second, and by how many routes a second arrays took that would be new.
+fn judged(tree: f64, direct: f64, taken: Option<f64>, prefixes: u64) -> (Structure, String) {
+    let faster = direct >= GAIN * tree;
+    let keeps_up = taken.is_none_or(|taken| taken >= ROUTES_MIN);
     let structure = if faster && keeps_up { Structure::Direct } else { Structure::TreeBitmap };
-    let rates = |name: &str, rates: Rates| {
-        let (lookups, changes) = (rates.lookups / 1e6, rates.changes / 1e6);
-        format!("{name} {lookups:.1} M lookups/s and {changes:.2} M changes/s")
-    };
-    let (tree, direct) = (rates("tree-bitmap", tree), rates("direct", direct));
-    (structure, format!("measured with {prefixes} prefixes: {tree}, {direct}"))
+    let (tree, direct) = (tree / 1e6, direct / 1e6);
+    let taken = taken.map(|taken| format!(", which took {:.2} M routes/s", taken / 1e6));
+    let taken = taken.unwrap_or_default();
+    let why = format!(
+        "measured with {prefixes} prefixes: tree-bitmap {tree:.1} M lookups/s, direct {direct:.1} \
+         M lookups/s{taken}"
+    );
+    (structure, why)
 }
 
 /// Any of the structures.
@@ -137,8 +130,8 @@ impl<K: DirectKey> Table<K> {
             Table::Direct(table) => &mut **table,
         }
     }
-    /// Measures it. Routes are told again as they are, so that readers notice nothing.
-    fn rates(&mut self, keys: &[K], routes: &Routes<K>) -> Rates {
+    /// Lookups a second.
+    fn rate(&self, keys: &[K]) -> f64 {
         let mut hops = [None; BATCH];
         let mut best = f64::INFINITY;
         for _ in 0..PASSES {
@@ -149,16 +142,7 @@ impl<K: DirectKey> Table<K> {
             }
             best = best.min(began.elapsed().as_secs_f64());
         }
-        let step = (routes.len() / CHANGES).max(1);
-        let some = routes.iter().step_by(step);
-        let (began, mut count) = (Instant::now(), 0);
-        for &(prefix, hop) in some {
-            // It is there, so there is room.
-            let _ = self.any_mut().insert(prefix, hop);
-            count += 1;
-        }
-        let lookups = (keys.len() / BATCH * BATCH) as f64 / best;
-        Rates { lookups, changes: f64::from(count) / began.elapsed().as_secs_f64().max(1e-9) }
+        (keys.len() / BATCH * BATCH) as f64 / best
     }
 }
 
@@ -311,19 +295,20 @@ impl<K: DirectKey> Family<K> {
             Structure::TreeBitmap => Structure::Direct,
             Structure::Direct => Structure::TreeBitmap,
         };
-        let mut made = match Table::load(other, &routes) {
+        let began = Instant::now();
+        let made = match Table::load(other, &routes) {
             Ok(made) => made,
             Err(full) => {
                 self.why = format!("{}: {full}", other.name());
                 return;
             }
         };
-        let (mine, others) = (self.table.rates(&keys, &routes), made.rates(&keys, &routes));
-        let (tree, direct) = match other {
-            Structure::Direct => (mine, others),
-            Structure::TreeBitmap => (others, mine),
+        let taken = routes.len() as f64 / began.elapsed().as_secs_f64().max(1e-9);
+        let (mine, others) = (self.table.rate(&keys), made.rate(&keys));
+        let (structure, why) = match other {
+            Structure::Direct => judged(mine, others, Some(taken), prefixes),
+            Structure::TreeBitmap => judged(others, mine, None, prefixes),
         };
-        let (structure, why) = judged(tree, direct, prefixes);
         if structure == other {
             (self.table, self.moved) = (made, true);
         }
@@ -341,16 +326,19 @@ mod tests {
 
     #[test]
     fn the_arrays_are_taken_where_they_are_faster_and_keep_up_with_changes() {
-        let rates = |lookups, changes| Rates { lookups, changes };
-        let tree = rates(100e6, 2e6);
-        for (direct, expected) in [
-            (rates(150e6, 1e6), Structure::Direct),
-            (rates(109e6, 1e6), Structure::TreeBitmap),
-            (rates(150e6, 0.09e6), Structure::TreeBitmap),
+        let tree = 100e6;
+        for (direct, taken, expected) in [
+            (150e6, Some(1e6), Structure::Direct),
+            (150e6, None, Structure::Direct),
+            (109e6, Some(1e6), Structure::TreeBitmap),
+            (150e6, Some(0.09e6), Structure::TreeBitmap),
         ] {
-            let (structure, why) = judged(tree, direct, 5000);
+            let (structure, why) = judged(tree, direct, taken, 5000);
             assert_eq!(structure, expected, "{why}");
-            assert!(why.contains("5000 prefixes: tree-bitmap 100.0 M"), "{why}");
+            assert!(
+                why.contains("5000 prefixes: tree-bitmap 100.0 M lookups/s, direct 1"),
+                "{why}"
+            );
         }
     }
 
