@@ -85,6 +85,10 @@ const TESTS: &[(&str, fn())] = &[
         vunet::a_small_site_discovers_opens_watches_and_repairs_itself,
     ),
     (
+        "a_program_gets_its_pictures_through_the_switches",
+        vunet::a_program_gets_its_pictures_through_the_switches,
+    ),
+    (
         "a_vunet_refuses_other_traffic_and_options",
         vunet::other_traffic_and_other_options_are_refused,
     ),

@@ -35,7 +35,9 @@ use std::sync::Arc;
 /// other datagrams: establishment, admission, scheduling and policing as in the model, beside it.
 ///
 /// One with a VuNet, such as `aurora-deployment`, runs as a process for each switch, end of a link, camera and host,
-/// which exchange cells between namespaces.
+/// which exchange cells between namespaces. There, COMMAND runs at the first host that looks at a camera, and
+/// `vunet:` and a camera's name in it become an address at which its pictures come over the network; it then takes the
+/// place of what the run would measure.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -48,6 +50,9 @@ pub(crate) struct Arguments {
     /// given several times, each with its own `--`
     #[arg(long = "in", value_name = "HOST")]
     host: Vec<String>,
+    /// Have a camera of a VuNet see a film, which ffmpeg decodes; may be given several times
+    #[arg(long = "film", value_name = "CAMERA=FILE")]
+    films: Vec<String>,
     /// Use an interface of this machine for a live host instead of making a namespace
     #[arg(long, value_name = "HOST=IFACE")]
     attach: Vec<String>,
@@ -109,6 +114,7 @@ Examples:
   lastmeter live wave-video --out out
   lastmeter live channels-three --seconds 60
   lastmeter live aurora-deployment --set duration='5 s'
+  lastmeter live aurora-deployment --film board.7=a.mp4 --in host.9 -- ffplay vunet:board.7
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 
 pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
@@ -132,8 +138,15 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
         return channels::run(common, arguments, &experiment, &control);
     }
     if vunet::is_vunet(&experiment) && experiment.live_hosts().is_empty() {
-        arguments.only_by_itself("is a VuNet", "processes of its own run it")?;
-        return vunet::live(common, &experiment, arguments.out.as_deref(), &disk, &control);
+        arguments.only_by_itself("is a VuNet", "processes of its own run it", true)?;
+        let programs = programs::programs(common, arguments, false)?;
+        let (out, films) = (arguments.out.as_deref(), &arguments.films[..]);
+        let wishes = vunet::Wishes { out, films, programs };
+        return vunet::live(common, &experiment, wishes, &disk, &control);
+    }
+    if !arguments.films.is_empty() {
+        let right = "name an experiment with vunet-switch nodes";
+        return Err(Complaint(format!("--film is for cameras of a VuNet: {right}")));
     }
     if arguments.seconds.is_some() {
         let right = "its run ends with its command; write --set duration='10 s' for the longest";
@@ -158,15 +171,17 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
 }
 
 impl Arguments {
-    /// Refuses what is of no use to an experiment that brings its own programs.
-    fn only_by_itself(&self, what: &str, why: &str) -> Result<(), Complaint> {
-        let Arguments { host, attach, port, busy, spin, pin, tolerance, .. } = self;
+    /// Refuses what is of no use to an experiment that brings its own processes, and maybe takes programs besides.
+    fn only_by_itself(&self, what: &str, why: &str, takes_programs: bool) -> Result<(), Complaint> {
+        let Arguments { host, attach, port, busy, spin, pin, tolerance, films, .. } = self;
         let Arguments { strict, twin, search, pcaps, command, seconds, layers, .. } = self;
-        let lists = [host, attach, pcaps, command].iter().any(|list| !list.is_empty());
+        let programs = !takes_programs && [host, command, films].iter().any(|it| !it.is_empty());
+        let lists = programs || !attach.is_empty() || !pcaps.is_empty();
         let texts = [port, spin, tolerance].iter().any(|text| text.is_some());
         let numbers = pin.is_some() || seconds.is_some();
         if lists || texts || numbers || *busy || *strict || *twin || *search || *layers {
-            let right = format!("{why}; give only --set and --out");
+            let more = if takes_programs { ", --film, --in, a command" } else { "" };
+            let right = format!("{why}; give only --set and --out{more}");
             return Err(Complaint(format!("`{}` {what}: {right}", self.experiment)));
         }
         Ok(())
@@ -175,7 +190,11 @@ impl Arguments {
 
 /// Has an experiment with plugins run by `lastmeterd`, with its live routers and programs of its own.
 fn with_routers(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
-    arguments.only_by_itself("has plugins", "live routers and programs of its own run it")?;
+    arguments.only_by_itself(
+        "has plugins",
+        "live routers and programs of its own run it",
+        false,
+    )?;
     let seed = common.seed.map(|seed| format!("seed={seed}"));
     let mut words = vec!["live".to_owned(), arguments.experiment.clone()];
     let sets = arguments.sets.iter().cloned().chain(seed);

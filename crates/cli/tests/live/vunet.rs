@@ -1,6 +1,6 @@
 //! The live VuNet as its user starts it, on a small site: three switches in a row, and a fourth across a wide area.
 //!
-//! Rows.
+//! Rows.
 
 use crate::attempts::in_time;
 use serde_json::Value;
@@ -117,6 +117,82 @@ pub(crate) fn a_small_site_discovers_opens_watches_and_repairs_itself() {
     assert_eq!(vunet["cells"]["damaged"], 0);
     // The status says what the certificate says.
     assert_eq!(vunet["good"] == true, !short);
+}
+
+/// Pictures of the film that cameras see: each pixel of each is its own.
+const FILM: (usize, usize) = (160 * 120, 400);
+
+fn picture(number: usize) -> Vec<u8> {
+    (0..FILM.0).map(|at| (at * 7 + at / 160 * 31 + number * 13 + number / 20 * at) as u8).collect()
+}
+
+/// A program that knows nothing of cells reads a camera at the other edge of the network: its pictures are those
+/// of the film, byte for byte, and came through every switch on the way and no other.
+pub(crate) fn a_program_gets_its_pictures_through_the_switches() {
+    let has = |program: &str| Command::new(program).arg("-version").output().is_ok();
+    if !has("ffmpeg") {
+        println!("SKIP: ffmpeg is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (site, film) = (folder.path().join("site.toml"), folder.path().join("film.y4m"));
+    std::fs::write(&site, SITE).unwrap();
+    let mut bytes = b"YUV4MPEG2 W160 H120 F30:1 Ip A1:1 Cmono\n".to_vec();
+    for number in 0..FILM.1 {
+        bytes.extend_from_slice(b"FRAME\n");
+        bytes.extend(picture(number));
+    }
+    std::fs::write(&film, bytes).unwrap();
+    let run = |more: &[&str], program: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lastmeter"));
+        command.args(["live", "--json", "--film"]).arg(format!("camera-s={}", film.display()));
+        command.arg(&site).args(more).arg("--").args(program).current_dir(&folder);
+        command.output().unwrap()
+    };
+    const WANTED: usize = 12;
+    let program = ["-nostdin", "-loglevel", "error", "-i", "vunet:camera-s", "-frames:v", "12"];
+    let program = [&["ffmpeg"], &program[..], &["-f", "rawvideo", "seen.raw"]].concat();
+    let output = run(&[], &program);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{:?} {errors}", output.status);
+    let result: Value = serde_json::from_slice(&output.stdout).expect(&errors);
+    let vunet = &result["vunet"];
+    assert_eq!(vunet["programs"][0]["status"], 0, "{vunet:#}");
+    assert_eq!(
+        (&vunet["programs"][0]["host"], &vunet["shown"][0]["links"]),
+        (&"alpha".into(), &2.into())
+    );
+    let seen = std::fs::read(folder.path().join("seen.raw")).unwrap();
+    assert_eq!(seen.len(), WANTED * FILM.0);
+    let mut next = 0;
+    for one in seen.chunks(FILM.0) {
+        let found = (next..FILM.1).find(|&number| picture(number) == one);
+        next = found.expect("a later picture of the film, whole and unchanged") + 1;
+    }
+    // A cell carries 48 bytes.
+    let given = number(&vunet["shown"][0]["given"]);
+    let least = given * (FILM.0 / 48) as f64;
+    assert!(given >= WANTED as f64 && number(&vunet["shown"][0]["cells"]) >= least, "{vunet:#}");
+    for switch in vunet["crossed"].as_array().unwrap() {
+        let (name, cells) = (&switch["name"], number(&switch["cells"]));
+        assert!((cells >= least) == (name != "west"), "{name}: {cells} of {least}");
+        assert!(cells == 0.0 || name != "west", "nothing goes there: {cells}");
+    }
+    // The program's status is the run's; a camera or a host that is none is said before anything runs.
+    assert_eq!(
+        run(&["--in", "beta"], &["sh", "-c", "exit 3", "--", "sh", "-c", "exit 7"]).status.code(),
+        Some(7)
+    );
+    for (more, program, says) in [
+        (&[][..], &["true", "vunet:camera-x"][..], "there are cameras camera-s, camera-n"),
+        (&["--in", "camera-n"], &["true"], "a host that is no camera"),
+        (&["--film", "alpha=film.y4m"], &["true"], "`alpha` is no camera"),
+        (&["--film", "camera-n=none"], &["true"], "none"),
+    ] {
+        let output = run(more, program);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && errors.contains(says), "{errors}");
+    }
 }
 
 /// What a live VuNet cannot do is refused with what would be right.

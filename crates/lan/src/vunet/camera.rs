@@ -63,6 +63,12 @@ pub struct Board {
     pub firmware: Option<(ResourceId, StageId)>,
 }
 
+/// What a camera sees, where that matters.
+pub trait Pictures: Send {
+    /// Fills `pixels` with the scan lines from `line` on of frame `frame` of the signal, in the command's format.
+    fn lines(&mut self, frame: u32, command: &Command, line: u16, pixels: &mut [u8]);
+}
+
 /// A camera.
 pub struct Camera {
     path: PathId,
@@ -71,6 +77,7 @@ pub struct Camera {
     number: u16,
     board: Board,
     video: Option<Video>,
+    pictures: Option<Box<dyn Pictures>>,
     signal: Meter,
     firmware: Option<Meter>,
     sent: u64,
@@ -123,7 +130,7 @@ impl Video {
     }
 
     /// The next group of scan lines, of a frame that was complete at `captured`.
-    fn load(&mut self, captured: Time) {
+    fn load(&mut self, captured: Time, pictures: Option<&mut Box<dyn Pictures>>) {
         let Command { width, height, lines, depth, .. } = self.command;
         let lines = lines.max(1).min(height - self.line);
         let header = FrameHeader {
@@ -138,6 +145,10 @@ impl Video {
         let mut payload = header.emit().to_vec();
         // Grey levels that differ from frame to frame and from group to group.
         payload.resize(payload.len() + pixels, (self.frame as u8).wrapping_add(self.line as u8));
+        if let Some(pictures) = pictures {
+            let pixels = payload.get_mut(vidboard::FRAME_HEADER_LEN..).unwrap_or_default();
+            pictures.lines(self.frame, &self.command, self.line, pixels);
+        }
         self.pdu = vidboard::emit(&payload, 0).expect("the command's lines were checked to fit");
         self.at = 0;
         self.line += lines;
@@ -179,12 +190,18 @@ impl Camera {
             number,
             board,
             video: None,
+            pictures: None,
             signal: Meter::new(board.signal.0),
             firmware: board.firmware.map(|(resource, _)| Meter::new(resource)),
             sent: 0,
             commands: 0,
             frames: 0,
         }
+    }
+
+    /// The same, of something to be seen; without it its pictures are grey levels that change.
+    pub fn of(self, pictures: Box<dyn Pictures>) -> Camera {
+        Camera { pictures: Some(pictures), ..self }
     }
 
     /// Executes a command; returns its answer, if any.
@@ -262,7 +279,7 @@ impl Camera {
                 if video.line >= video.command.height {
                     break;
                 }
-                video.load(self.board.captured(video.frame));
+                video.load(self.board.captured(video.frame), self.pictures.as_mut());
             }
             let end = video.at + PAYLOAD_LEN;
             let last = end == video.pdu.len();

@@ -14,7 +14,7 @@
 //! So the rate adapts to network and application (closed loop, §3.5.2). Source: Aurora report §3.5.2, §3.6, §4.3;
 //! the timeout is ours.
 
-use super::camera::check;
+use super::camera::{check, line_len};
 use super::connection::Connection;
 use super::element::{cell_of, put_cell, set_requester};
 use super::ends;
@@ -164,6 +164,15 @@ struct Frame {
     lines: u16,
 }
 
+/// A whole frame, for a viewer that keeps what it sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Picture {
+    /// The frame's number.
+    pub number: u32,
+    /// Its pixels, line by line, in the command's format.
+    pub pixels: Vec<u8>,
+}
+
 /// A viewer.
 pub struct Viewer {
     path: PathId,
@@ -174,6 +183,8 @@ pub struct Viewer {
     connection: Connection,
     reassembler: Reassembler,
     frame: Frame,
+    /// The pixels of that frame, if they are kept.
+    canvas: Option<Vec<u8>>,
     /// When its first control cell left.
     opened: Option<Time>,
     set_up: Option<Duration>,
@@ -194,6 +205,8 @@ pub struct Wants {
     pub cells: Vec<(VunetCell, bool)>,
     /// When timers expire that are set, or set anew: request, verify, timeout.
     pub timers: [Option<Time>; TIMERS],
+    /// Whole frames, of a viewer that keeps them.
+    pub pictures: Vec<Picture>,
 }
 
 /// Number of a viewer's timers.
@@ -201,6 +214,8 @@ pub const TIMERS: usize = 3;
 const REQUEST: usize = 0;
 const VERIFY: usize = 1;
 const TIMEOUT: usize = 2;
+/// Those timers of [`Wants::timers`] by which it asks for frames: who delays them sets the camera's pace.
+pub const REQUESTS: [usize; 2] = [REQUEST, TIMEOUT];
 
 impl Viewer {
     /// A viewer on node `me` of the camera on node `camera`, with commands accounted to a flow of `path`.
@@ -222,6 +237,7 @@ impl Viewer {
             connection,
             reassembler,
             frame: Frame::default(),
+            canvas: None,
             opened: None,
             set_up: None,
             sent: 0,
@@ -233,6 +249,13 @@ impl Viewer {
             answers: 0,
             timeouts: 0,
         }
+    }
+
+    /// The same, which keeps what it sees: each whole frame is among what it wants done.
+    pub fn keeping(self) -> Viewer {
+        let Command { height, .. } = self.wishes.command;
+        let len = line_len(&self.wishes.command) * usize::from(height);
+        Viewer { canvas: Some(vec![0; len]), ..self }
     }
 
     fn request(&mut self, now: Time, code: Code, wants: &mut Wants) {
@@ -259,7 +282,7 @@ impl Viewer {
             self.incomplete += u64::from(self.frame.lines > 0);
             self.frame = Frame { number: header.frame, lines: 0 };
         }
-        self.frame.lines += header.lines;
+        self.frame.lines = self.frame.lines.saturating_add(header.lines);
         let whole = self.frame.lines >= self.wishes.command.height;
         if whole {
             self.frames += 1;
@@ -275,12 +298,25 @@ impl Viewer {
     fn data(&mut self, now: Time, cell: &VunetCell, wants: &mut Wants) {
         // No hop has checked the header, and each changed the channel, so the checksum is recomputed.
         let header = match self.reassembler.receive(now, &cell.to_atm_checked()) {
-            Event::Pdu(pdu) => FrameHeader::parse(pdu.payload).ok().map(|(header, _)| header),
+            Event::Pdu(pdu) => FrameHeader::parse(pdu.payload).ok().map(|(header, pixels)| {
+                if let Some(canvas) = &mut self.canvas {
+                    let from = usize::from(header.line) * line_len(&self.wishes.command);
+                    // A group beyond the picture is not drawn.
+                    if let Some(lines) = canvas.get_mut(from..from + pixels.len()) {
+                        lines.copy_from_slice(pixels);
+                    }
+                }
+                header
+            }),
             Event::Held | Event::Lost(_) => None,
         };
         let Some(header) = header else { return };
         self.wait(now, wants);
-        if self.group(now, header) && self.wishes.command.mode == Mode::OnRequest {
+        let whole = self.group(now, header);
+        if let Some(canvas) = self.canvas.as_ref().filter(|_| whole) {
+            wants.pictures.push(Picture { number: header.frame, pixels: canvas.clone() });
+        }
+        if whole && self.wishes.command.mode == Mode::OnRequest {
             wants.timers[REQUEST] = Some(now + self.wishes.think);
         }
     }

@@ -6,6 +6,7 @@
 use super::part::{Asked, Client, Clock, Request, answer};
 use super::plan::{Job, Ports, ViewPlan};
 use super::probe::{Kind, Probe};
+use super::shows::Shown;
 use lastmeter_base::{FlowId, NodeId, PathId, Time};
 use lastmeter_lan::vunet::connection::{Connection, Route};
 use lastmeter_lan::vunet::discovery::{Found, Map, Reach, explore};
@@ -17,6 +18,7 @@ use lastmeter_wire::control::reservation;
 use lastmeter_wire::control::vunet::{Control, Op};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 
 /// How long a daemon waits for the answer to a ping, in ns, and how often it asks: most ports lead nowhere.
 const PING: u64 = 70_000_000;
@@ -78,14 +80,18 @@ pub(super) enum Done {
     Streamed(Streamed),
     Counted(Counted),
     Blasted { sent: u64, received: u64, lasted: u64 },
+    Listening,
+    Shown(Vec<Shown>),
     Failed(String),
 }
 
 /// A host.
 pub(super) struct Host {
-    client: Client,
+    pub(super) client: Client,
     tokens: u32,
-    map: Map,
+    pub(super) map: Map,
+    /// Where programs ask for cameras.
+    pub(super) listener: Option<TcpListener>,
     counted: Counted,
     /// The next number, and when the last numbered cell came.
     next: Option<u32>,
@@ -96,7 +102,7 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(client: Client) -> Host {
         let (map, counted) = (Map::default(), Counted::default());
-        Host { client, tokens: 0, map, counted, next: None, last: 0, arrived: 0 }
+        Host { client, tokens: 0, map, listener: None, counted, next: None, last: 0, arrived: 0 }
     }
 
     pub(super) fn run(mut self, control: &mut Asked) -> Result<(), String> {
@@ -128,10 +134,12 @@ impl Host {
                 Ok(Done::Counted(std::mem::take(&mut self.counted)))
             }
             Job::Blast { port, cells, lasts } => self.blast(port, cells, lasts),
+            Job::Listen { port } => self.listen(port),
+            Job::Show { offers } => self.show(&offers),
         }
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.client.clock.now()
     }
 
@@ -142,7 +150,7 @@ impl Host {
     }
 
     /// Takes what has arrived; numbered cells are counted here, the rest is returned.
-    fn hear(&mut self) -> Vec<VunetCell> {
+    pub(super) fn hear(&mut self) -> Vec<VunetCell> {
         let now = self.now();
         let mut rest = self.client.take();
         self.arrived += rest.len() as u64;
@@ -170,11 +178,11 @@ impl Host {
         Ok(self.hear())
     }
 
-    fn send(&mut self, cells: Vec<VunetCell>) {
+    pub(super) fn send(&mut self, cells: Vec<VunetCell>) {
         cells.into_iter().for_each(|cell| self.client.line.push(cell));
     }
 
-    fn open(&mut self, route: Route, control: bool) -> Result<Connection, String> {
+    pub(super) fn open(&mut self, route: Route, control: bool) -> Result<Connection, String> {
         let token = self.token();
         self.client.file.with(|file| match control {
             true => Connection::to_control(route, token, file),
@@ -190,6 +198,11 @@ impl Host {
             self.wait(until)?;
         }
         self.client.line.flush();
+        self.give_back(connection)
+    }
+
+    /// Gives the channels of a closed connection back.
+    pub(super) fn give_back(&mut self, connection: &Connection) -> Result<(), String> {
         let (token, vcis) = (connection.token(), connection.vcis());
         let give = self
             .client
@@ -311,7 +324,7 @@ impl Host {
         viewer.begin(&mut wants);
         let end = self.now() + lasts;
         loop {
-            let Wants { cells, timers } = std::mem::take(&mut wants);
+            let Wants { cells, timers, .. } = std::mem::take(&mut wants);
             self.send(cells.into_iter().map(|(cell, _)| cell).collect());
             due.iter_mut().zip(timers).for_each(|(due, timer)| *due = timer.or(*due));
             if self.now() >= end {

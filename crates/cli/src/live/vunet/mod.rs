@@ -8,9 +8,12 @@
 //! | video | every viewer at once, on its own map; the model beside it (A-01, A-89) |
 //! | restart | half a link is killed under numbered cells, and started again (A-71) |
 //! | switch | a switch alone, with hosts that send as much as they can (A-24) |
+//!
+//! With programs of the user's, they take the place of all but discovery ([`programs`], A-05).
 
 mod board;
 mod file;
+mod film;
 mod host;
 mod line;
 mod model;
@@ -18,10 +21,13 @@ mod net;
 pub(crate) mod part;
 mod plan;
 mod probe;
+mod programs;
 mod report;
+mod shows;
 
 pub(super) use plan::is_vunet;
 
+use crate::emulate::Started;
 use crate::world::Disk;
 use crate::{Common, Complaint, Ended, output, results};
 use host::{Counted, Discovered, Done, Once, Seen, Streamed};
@@ -31,6 +37,8 @@ use line::Lateness;
 use net::{Id, Net};
 use part::{Report, Request};
 use plan::{Job, Plan};
+use programs::Program;
+use shows::Shown;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -87,6 +95,7 @@ pub(super) struct Alone {
 }
 
 /// All that was measured.
+#[derive(Default)]
 pub(super) struct Measured {
     discovered: Discovered,
     /// Hosts that have found something else than what the file says.
@@ -97,31 +106,60 @@ pub(super) struct Measured {
     /// During the video: CPU seconds by kind of process, and how long it was.
     cpu: BTreeMap<&'static str, f64>,
     lasted: f64,
+    /// Seconds for which frames were counted.
+    duration: f64,
     restart: Option<Restart>,
     alone: Vec<Alone>,
     reports: BTreeMap<Id, Report>,
     late: Lateness,
+    /// Programs, what they were shown, and how many cells each switch took meanwhile.
+    programs: Vec<Program>,
+    shown: Vec<Shown>,
+    crossed: Vec<(String, u64)>,
+}
+
+/// What the user has besides the experiment.
+pub(super) struct Wishes<'a> {
+    pub(super) out: Option<&'a Path>,
+    /// `CAMERA=FILE` each.
+    pub(super) films: &'a [String],
+    pub(super) programs: Vec<Started>,
 }
 
 pub(super) fn live(
     common: &Common,
     experiment: &Experiment,
-    out: Option<&Path>,
+    wishes: Wishes<'_>,
     disk: &Disk,
     control: &Arc<Control>,
 ) -> Result<Ended, Complaint> {
-    let plan = Plan::of(experiment)?;
+    let mut plan = Plan::of(experiment)?;
+    programs::films(&mut plan, wishes.films)?;
+    let wanted = programs::places(&plan, wishes.programs)?;
     let folder = Folder::new()?;
     let mut run = Run { common, plan: &plan, net: Net::start(&plan, &folder.0)?, control };
     run.note(&format!("{} processes in {} namespaces", run.net.parts.len(), plan.namespaces()));
-    let measured = run.all(experiment, disk, &folder.0)?;
+    let measured = if wanted.is_empty() {
+        run.all(experiment, disk, &folder.0)?
+    } else {
+        let (measured, views) = run.programs(&wanted)?;
+        drop(run);
+        plan.views = views;
+        measured
+    };
     let report = report::Report::new(experiment, &plan, &measured);
     match common.json {
         true => output::print(&format!("{:#}", report.json())),
         false => output::print(&report.words()),
     }
-    results::offer(out, &report.ledger)?;
-    Ok(if report.good { Ended::Done } else { Ended::Short })
+    results::offer(wishes.out, &report.ledger)?;
+    let mut leaders = measured.programs.iter().filter(|one| one.leads);
+    let failed = leaders.find_map(|one| one.status.filter(|&status| status != 0));
+    Ok(match failed {
+        Some(status) => Ended::Status(status as u8),
+        None if report.good => Ended::Done,
+        None => Ended::Short,
+    })
 }
 
 struct Run<'a> {
@@ -174,6 +212,8 @@ impl Run<'_> {
             alone,
             reports,
             late,
+            duration: experiment.duration.as_secs_f64(),
+            ..Measured::default()
         })
     }
 

@@ -21,8 +21,10 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+/// Where programs of the host at a switch's port ask for cameras, of its namespace's loopback.
+const PROGRAMS: u16 = 23_000;
 /// Ports of a namespace's loopback: two for each port of its switch.
 const NEAR: u16 = 20_000;
 /// The port of both ends of a wire between namespaces.
@@ -183,7 +185,7 @@ impl Net {
     fn client(&mut self, place: usize, client: &ClientPlan, file: std::path::PathBuf) {
         let port = near(client.port.into()).swapped();
         let role = match client.board {
-            Some(plan) => Role::Board { plan, port, file },
+            Some(plan) => Role::Board { plan, film: client.film.clone(), port, file },
             None => Role::Host { number: client.number, port, file },
         };
         self.roles.insert(Id::Client(place), (client.switch, role));
@@ -209,6 +211,20 @@ impl Net {
         part.tell(role)?;
         let _: String = part.hear()?;
         Ok(part)
+    }
+
+    /// The port of the loopback at which a host shows cameras.
+    pub(super) fn shows_at(client: &ClientPlan) -> u16 {
+        PROGRAMS + u16::from(client.port)
+    }
+
+    /// Starts a program at a host: in its namespace, with its own group of processes, and without priority.
+    pub(super) fn program(
+        &mut self,
+        client: &ClientPlan,
+        command: Command,
+    ) -> Result<Child, Complaint> {
+        Ok(self.site.spawn(client.switch, command, true, &self.cores)?)
     }
 
     /// Kills a process, as if its power failed.

@@ -38,7 +38,7 @@ pub(super) enum Role {
     Switch { ports: Vec<Option<Ends>> },
     Half { number: u16, side: u8, labels: (u16, u16), near: Ends, wire: Ends, atm: bool },
     Wide { ends: [Ends; 2], delay: u64, rate: f64 },
-    Board { plan: BoardPlan, port: Ends, file: PathBuf },
+    Board { plan: BoardPlan, film: Option<PathBuf>, port: Ends, file: PathBuf },
     Host { number: u16, port: Ends, file: PathBuf },
 }
 
@@ -108,10 +108,19 @@ impl Clock {
         until: Option<u64>,
         requests: bool,
     ) -> Result<u64, String> {
+        let polled = sockets.iter().map(|socket| PollFd::new(*socket, PollFlags::IN));
+        self.wait_for(polled.collect(), until, requests)
+    }
+    /// The same for whatever these descriptors wait for.
+    pub(super) fn wait_for(
+        self,
+        polled: Vec<PollFd<'_>>,
+        until: Option<u64>,
+        requests: bool,
+    ) -> Result<u64, String> {
         let stdin = io::stdin();
-        let mut polled: Vec<PollFd<'_>> =
-            sockets.iter().map(|socket| PollFd::new(*socket, PollFlags::IN)).collect();
-        let stdin = stdin.as_fd();
+        let (stdin, others) = (stdin.as_fd(), polled.len());
+        let mut polled: Vec<PollFd<'_>> = polled;
         if requests {
             polled.push(PollFd::new(&stdin, PollFlags::IN));
         }
@@ -127,7 +136,7 @@ impl Clock {
         }
         let has = |(place, one): (usize, &PollFd<'_>)| match one.revents().is_empty() {
             true => 0,
-            false if place == sockets.len() => REQUEST,
+            false if place == others => REQUEST,
             false => 1 << place,
         };
         Ok(polled.iter().enumerate().map(has).fold(0, |all, bit| all | bit))
@@ -184,10 +193,11 @@ fn play(clock: Clock) -> Result<(), String> {
             answer(&"Ready")?;
             wide(clock, delayed, &mut control)
         }
-        Role::Board { plan, port, file } => {
+        Role::Board { plan, film, port, file } => {
             let line = Line::open(port, Form::Vunet).map_err(io)?;
             answer(&"Ready")?;
-            Board::new(plan, Client::new(clock, plan.number, line, &file)).run(&mut control)
+            let client = Client::new(clock, plan.number, line, &file);
+            Board::new(plan, film, client).run(&mut control)
         }
         Role::Host { number, port, file } => {
             let line = Line::open(port, Form::Vunet).map_err(io)?;

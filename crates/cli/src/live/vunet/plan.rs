@@ -14,6 +14,7 @@ use lastmeter_lan::vunet::element::{BRIDGE, LINK, SWITCH};
 use lastmeter_lan::vunet::viewer::{PAGE, Wishes};
 use lastmeter_wire::control::vidboard::{Code, Command, Mode};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Most switches and links of a live run: each is a process or two.
 const PARTS_MAX: usize = 64;
@@ -55,6 +56,8 @@ pub(super) struct ClientPlan {
     pub(super) port: u8,
     /// If it is a camera.
     pub(super) board: Option<BoardPlan>,
+    /// What it sees then.
+    pub(super) film: Option<PathBuf>,
 }
 
 /// A camera's parameters, in ps.
@@ -134,6 +137,16 @@ impl ViewPlan {
         })
     }
 
+    /// Pixels of a line, and lines.
+    pub(super) fn size(&self) -> (u16, u16) {
+        self.size
+    }
+
+    /// Whether its pictures are grey, a byte for each pixel.
+    pub(super) fn is_grey(&self) -> bool {
+        self.depth == 8
+    }
+
     /// Bytes of a frame.
     pub(super) fn frame_len(&self) -> u64 {
         u64::from(self.size.0) * u64::from(self.size.1) * u64::from(self.depth) / 8
@@ -184,6 +197,13 @@ impl Ports {
     }
 }
 
+/// A camera that programs of a host may look at: its name, and as what its video comes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Offer {
+    pub(super) camera: String,
+    pub(super) view: ViewPlan,
+}
+
 /// What a host is told to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Job {
@@ -199,6 +219,10 @@ pub(super) enum Job {
     Counted,
     /// Send full datagrams to this port for so many ns, and count what arrives.
     Blast { port: u8, cells: usize, lasts: u64 },
+    /// Wait for programs at this port of the loopback.
+    Listen { port: u16 },
+    /// Show them these cameras, until there is another request.
+    Show { offers: Vec<Offer> },
 }
 
 pub(super) struct Plan {
@@ -447,7 +471,7 @@ impl Reading<'_> {
         let end = self.end(node, switch);
         let (switch, port) = end.ok_or_else(|| self.wrong(node, "it is attached to no switch"))?;
         let (name, number) = (self.name(node), node as u16);
-        Ok(ClientPlan { name, number, switch, port, board: None })
+        Ok(ClientPlan { name, number, switch, port, board: None, film: None })
     }
 }
 

@@ -3,6 +3,8 @@
 use super::line::{Lateness, Passed, STEPS};
 use super::net::Id;
 use super::plan::{Plan, ViewPlan};
+use super::programs::Program;
+use super::shows::Shown;
 use super::{Alone, Distance, EVERY, Measured, REFRESH, Restart};
 use crate::{emulate, output};
 use lastmeter_lab::experiment::Experiment;
@@ -50,7 +52,11 @@ impl<'a> Report<'a> {
         });
         let repaired = measured.restart.as_ref().is_none_or(Restart::is_repaired);
         let made = measured.distances.iter().all(|one| !one.application.is_empty());
-        report.good = measured.wrong.is_empty() && seen && repaired && made && certificate.kept_up;
+        let looked = measured.programs.is_empty() || !measured.seen.is_empty();
+        report.good = measured.wrong.is_empty()
+            && (seen && looked)
+            && (repaired && made)
+            && certificate.kept_up;
         report.ledger.certificate = Some(certificate);
         report
     }
@@ -74,12 +80,17 @@ impl<'a> Report<'a> {
             time(discovered.lasted as f64 / 1e9),
             discovered.cells,
         );
-        self.set_up(&mut text);
+        if !self.measured.distances.is_empty() {
+            self.set_up(&mut text);
+        }
         self.video(&mut text);
+        self.programs(&mut text);
         if let Some(restart) = restart {
             text += &restart.words();
         }
-        self.switch(&mut text);
+        if !self.measured.alone.is_empty() {
+            self.switch(&mut text);
+        }
         let Cells { passed, dropped } = cells(self.measured);
         let _ = writeln!(
             text,
@@ -141,6 +152,27 @@ impl<'a> Report<'a> {
             );
         }
         text.push('\n');
+    }
+
+    /// What programs were shown, and which switches it passed.
+    fn programs(&self, text: &mut String) {
+        let Measured { programs, shown, crossed, .. } = self.measured;
+        for Program { host, words, status, .. } in programs {
+            let ended = match status {
+                Some(status) => format!("ended with status {status}"),
+                None => "ran until the end".to_owned(),
+            };
+            let _ = writeln!(text, "At {host}: {words}\n  {ended}");
+        }
+        for (view, one) in self.plan.views.iter().zip(shown) {
+            let (name, Shown { given, cells, .. }) = (self.name(view), one);
+            let _ = writeln!(text, "{name}: the program took {given} pictures of {cells} cells");
+        }
+        if !programs.is_empty() {
+            let passed: Vec<String> =
+                crossed.iter().map(|(name, cells)| format!("{name} {cells}")).collect();
+            let _ = writeln!(text, "Cells that each switch took: {}", passed.join(", "));
+        }
     }
 
     fn switch(&self, text: &mut String) {
@@ -215,6 +247,22 @@ impl<'a> Report<'a> {
                 "per_cpu_second": one.received as f64 / one.cpu.max(1e-9),
             })
         });
+        let shown = self.plan.views.iter().zip(&self.measured.shown).map(|(view, one)| {
+            let of = |number| self.plan.client(number).map(|client| client.name.as_str());
+            let frames = one.seen.counts.get("frames");
+            json!({
+                "host": of(view.host), "camera": of(view.camera), "links": one.seen.links,
+                "given": one.given, "cells": one.cells, "frames": frames,
+                "bytes": view.frame_len(),
+            })
+        });
+        let programs = self
+            .measured
+            .programs
+            .iter()
+            .map(|one| json!({ "host": one.host, "words": one.words, "status": one.status }));
+        let crossed = self.measured.crossed.iter();
+        let crossed = crossed.map(|(name, cells)| json!({ "name": name, "cells": cells }));
         let Cells { passed, dropped } = cells(self.measured);
         let discovered = &self.measured.discovered;
         value["vunet"] = json!({
@@ -229,6 +277,9 @@ impl<'a> Report<'a> {
             "video": views.collect::<Vec<_>>(),
             "restart": self.measured.restart.as_ref().map(Restart::json),
             "switch": alone.collect::<Vec<_>>(),
+            "programs": programs.collect::<Vec<_>>(),
+            "shown": shown.collect::<Vec<_>>(),
+            "crossed": crossed.collect::<Vec<_>>(),
             "cells": { "sent": passed.sent, "received": passed.received, "lost": passed.lost,
                        "nobody": passed.nobody, "full": passed.full, "damaged": passed.damaged,
                        "datagrams": passed.datagrams, "dropped": dropped },
@@ -388,7 +439,7 @@ fn certificate(measured: &Measured) -> Certificate {
 }
 
 fn ledger(experiment: &Experiment, plan: &Plan, measured: &Measured) -> Ledger {
-    let duration = experiment.duration.as_secs_f64();
+    let duration = measured.duration;
     let name = |number| plan.client(number).map_or("?", |client| client.name.as_str());
     let paths = plan.views.iter().zip(&measured.seen).map(|(view, seen)| {
         let frames = seen.counts.get("frames").copied().unwrap_or(0);
