@@ -6,14 +6,19 @@ use crate::machines::card_memory::{BLOCK, CardMemory, Options};
 use crate::machines::circuits::Circuits;
 use crate::machines::crc_generator::{Direction, Generator};
 use lastmeter_base::{Bytes, Duration, Rate, Stream};
-use lastmeter_wire::atm::Circuit;
+use lastmeter_wire::aal::aal5;
+use lastmeter_wire::atm::{Circuit, Header, Interface};
 use lastmeter_wire::crc::crc32;
 use lastmeter_wire::internet::checksum::Sum;
-use lastmeter_wire::jetstream::vci_owner;
+use lastmeter_wire::jetstream::{Frame, RID_MAX, VCI_BITS, emit_aal5, vci_owner};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ticks of the CRC generator, and frames in each direction.
 const TICKS: u64 = 100_000;
 const FRAMES: u64 = 20;
+/// Circuits that stations of a ring open, and frames that pass them.
+const OPENED: u64 = 500;
+const PASSING: u64 = 2000;
 
 fn failed(message: String) -> Error {
     Error::Computation { name: "afterburner-card", message }
@@ -77,10 +82,9 @@ fn generator(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     };
     // On a ring, either a frame goes out or another comes in.
     let one: [&[Direction]; 2] = [&[Direction::Out], &[Direction::In]];
-    let (conflicts, half) = run(&|tick| one[(tick / 1000 % 2) as usize]);
+    let (conflicts, _) = run(&|tick| one[(tick / 1000 % 2) as usize]);
     let (_, full) = run(&|_| &[Direction::Out, Direction::In]);
     Ok(vec![
-        row("J-47/generator", rate(half[0] + half[1])),
         row("J-47/ring", (conflicts as f64, "words")),
         row("J-47/duplex", rate(full[0].min(full[1]))),
         row("J-47/crcs", own_crcs(setting.seed)),
@@ -116,7 +120,7 @@ fn own_crcs(seed: u64) -> bool {
 }
 
 /// The circuit table, opened entry by entry and read back, and the circuits that a host assigns (J-49).
-fn circuits(_: &Setting<'_>) -> Result<Vec<Computed>, Error> {
+fn circuits(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let mut table = Circuits::default();
     let all = || (0..=u16::MAX).map(|vci| Circuit { vpi: 0, vci });
     let mut told_apart = 0;
@@ -126,7 +130,56 @@ fn circuits(_: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     }
     let own = all().filter(|one| table.reads(*one) && vci_owner(one.vci) == 1).count();
     let circuits = |key: &str, count: usize| row(key, Value::Number(count as f64, "circuits"));
-    Ok(vec![circuits("J-49/table", told_apart), circuits("J-49/own", own)])
+    Ok(vec![
+        circuits("J-49/table", told_apart),
+        circuits("J-49/own", own),
+        row("J-49/filter", filter(setting.seed)?),
+    ])
+}
+
+/// Whether frames that go around a ring are read by the stations that opened their circuit, and by no other (J-49).
+fn filter(seed: u64) -> Result<bool, Error> {
+    let broken = |error: lastmeter_wire::Error| failed(error.to_string());
+    let mut random = Stream::new(seed, "filters by circuit");
+    let stations = RID_MAX + 1;
+    let mut tables = vec![Circuits::default(); stations.into()];
+    // Who opened which circuit, beside the tables.
+    let mut opened: BTreeMap<u16, BTreeSet<u8>> = BTreeMap::new();
+    for _ in 0..OPENED {
+        let vci = random.below(1 << VCI_BITS) as u16;
+        for _ in 0..=random.below(3) {
+            let station = random.below(stations.into()) as u8;
+            tables[usize::from(station)].open(Circuit { vpi: 0, vci });
+            opened.entry(vci).or_default().insert(station);
+        }
+    }
+    let used: Vec<u16> = opened.keys().copied().collect();
+    for _ in 0..PASSING {
+        let vci = match random.chance(0.5) {
+            true => used[random.below(used.len() as u64) as usize],
+            false => random.below(1 << VCI_BITS) as u16,
+        };
+        let src = random.below(stations.into()) as u8;
+        let pdu = aal5::emit(&vci.to_be_bytes(), 0).map_err(broken)?;
+        let bytes = emit_aal5(src, &Header::data(Circuit { vpi: 0, vci }), &pdu).map_err(broken)?;
+        let mut readers = BTreeSet::new();
+        for station in (1..=stations).map(|hop| (src + hop) % stations) {
+            let frame = Frame::parse(&bytes).map_err(broken)?;
+            let circuit = Header::parse(frame.bisdn, Interface::Uni).circuit;
+            let is_mine = tables[usize::from(station)].reads(circuit);
+            let done = frame.header.disposition(Some(station), is_mine);
+            if done.strip {
+                break;
+            }
+            readers.extend(done.read.then_some(station));
+        }
+        let mut asked = opened.get(&vci).cloned().unwrap_or_default();
+        asked.remove(&src);
+        if readers != asked {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The components of Jetstream's card, and its surroundings (J-45, J-46, J-53, J-55, J-75, J-78).
@@ -143,8 +196,6 @@ fn parts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
     let bits =
         |width: &str, clock: &str| -> Result<f64, Error> { Ok(number(width)? * number(clock)?) };
     let eisa = bits("eisa_bits", "eisa_khz")? / 1e3;
-    let ring =
-        Rate::from_mbit(constants.get::<u64>("ring_bits")? * constants.get::<u64>("ring_mhz")?);
     let delivered: Rate = constants.get("delivered")?;
     let each = number("card_dollars")? * 1e6 / delivered.as_bits() as f64;
     let ethernet = number("ethernet_dollars")? / 10.0;
@@ -157,7 +208,7 @@ fn parts(setting: &Setting<'_>) -> Result<Vec<Computed>, Error> {
         row("J-53/rotation-idle", way(latency)),
         row("J-53/node-latency", latency),
         row("J-53/transmit-receive", latency * 2),
-        row("J-55", ring),
+        row("J-55", constants.get::<Rate>("physical")?),
         row("J-75", (segment.0.div_ceil(unit.0) as f64, "moves")),
         row("J-78/eisa-peak", (eisa, "Mbit/s")),
         row("J-78/eisa-could", eisa < bits("port_bits", "port_mhz")?),
