@@ -6,6 +6,7 @@
 mod attempts;
 mod camera;
 mod camera_tables;
+mod camera_viewers;
 mod disk;
 mod display;
 mod docs;

@@ -61,6 +61,61 @@ fn n_71_raw_video_gains_by_large_packets_what_compression_costs() {
     });
 }
 
+/// A room where nothing happens costs its watcher little, and what happens is seen at once.
+#[test]
+fn an_idle_room_costs_a_twentieth_and_wakes_within_a_frame_time() {
+    let rows = bench("camera/idle", "2");
+    // Bytes do not depend on how busy the machine is; that all come does.
+    tried(|| {
+        let share = rows[0]["value"].as_f64().unwrap();
+        in_time!(share <= 0.05, "{}", rows[0]);
+    });
+    tried(|| {
+        let rows = bench("camera/wake", "2");
+        let median = rows[0]["value"].as_f64().unwrap();
+        in_time!(median <= 1.0 / 30.0, "{}", rows[0]);
+    });
+}
+
+/// A receiver that loses half of its core: both loops in one chart, of which only the open one loses frames.
+#[test]
+fn a_slowed_receiver_gets_what_it_can_take_and_loses_nothing_in_the_closed_loop() {
+    tried(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let line =
+            ["bench", "camera/closed-loop", "--seconds", "6", "--chart", "loops.html", "--json"];
+        let told = said(&camera(folder.path(), &line), 0);
+        let Some(row) = told.lines().find_map(|it| serde_json::from_str::<Value>(it).ok()) else {
+            println!("SKIP: {told} (root and control groups)");
+            return;
+        };
+        let of = |name: &str| row[name].as_f64().unwrap();
+        let chart = std::fs::read_to_string(folder.path().join("loops.html")).unwrap();
+        for curve in ["closed loop: frames that came", "closed loop: frames lost"] {
+            assert!(chart.contains(curve) && chart.contains(&curve.replace("closed", "open")));
+        }
+        // What half a core can do, at the CPU time that each of its frames took.
+        in_time!((0.85..1.15).contains(&of("share_of_most")), "{row}");
+        in_time!(of("lost") == 0.0 && of("peer_lost") > 0.5, "{row}");
+    });
+}
+
+/// From the time in the picture until it is decoded, beside the same pictures by HTTP of `ffmpeg` and of GStreamer.
+#[test]
+fn a_picture_is_there_sooner_than_by_other_streamers() {
+    tried(|| {
+        let rows = bench("camera/glass-to-glass", "3");
+        let row = &rows[0];
+        let ours = row["value"].as_f64().unwrap();
+        let peers = ["peer_value", "gstreamer", "relayed"].map(|name| (name, row[name].as_f64()));
+        let known = peers.iter().filter_map(|(name, value)| Some((name, (*value)?)));
+        assert!(ours > 0.0 && row["late"].as_f64() >= Some(ours), "{row}");
+        for (name, value) in known {
+            in_time!(ours < value, "{name}: {row}");
+        }
+    });
+}
+
 /// The rows of a benchmark.
 fn bench(name: &str, seconds: &str) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();

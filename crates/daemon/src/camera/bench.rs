@@ -1,6 +1,6 @@
-//! `lastmeter bench camera`: glass to glass by the time in the picture, beside the same pictures through ffmpeg as
-//! MJPEG by HTTP; the traffic of a receiver that looks now and then, as a share of a constant stream, and how soon it
-//! has the stream when something happens; and what [`super::loops`] and [`super::sizes`] measure.
+//! `lastmeter bench camera`: glass to glass by the time in the picture, beside the same pictures through ffmpeg and
+//! through GStreamer as MJPEG; the traffic of a receiver that looks now and then, as a share of a constant stream, and
+//! how soon it has the stream when something happens; and what [`super::loops`] and [`super::sizes`] measure.
 
 use super::client::{Manner, Seen, receive};
 use super::relay::relayed;
@@ -115,10 +115,13 @@ pub(super) fn fed(
         .args(["-loglevel", "error", "-fflags", "nobuffer", "-probesize", "32"])
         .args(["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", &format!("{w}x{h}")])
         .args(["-r", &rate.to_string(), "-i", "pipe:0"])
-        .args(output)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+        .args(output);
+    feed(command, (w, h), rate)
+}
+
+/// Starts a program, and feeds it raw pictures. `None` if it is not installed.
+fn feed(mut command: Command, (w, h): (u16, u16), rate: f64) -> Result<Option<Feeder>, Complaint> {
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(child) = command.spawn() else { return Ok(None) };
     let mut running = Running(child);
     let mut input = running.0.stdin.take().ok_or("ffmpeg has no input")?;
@@ -149,6 +152,33 @@ fn ffmpeg(seconds: f64) -> Result<Option<Seen>, Complaint> {
     seen.map(Some)
 }
 
+/// The same pictures, encoded and served by GStreamer. `None` if it, or a part of it, is not installed.
+fn gstreamer(seconds: f64) -> Result<Option<Seen>, Complaint> {
+    let elements = ["fdsrc", "rawvideoparse", "jpegenc", "multipartmux", "tcpserversink"];
+    let knows = |element: &&str| {
+        let mut command = Command::new("gst-inspect-1.0");
+        command.arg(element).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !elements.iter().all(knows) {
+        return Ok(None);
+    }
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let (w, h) = SIZE;
+    let pipeline = format!(
+        "fdsrc fd=0 blocksize={} ! rawvideoparse width={w} height={h} format=rgb \
+         framerate={RATE}/1 ! videoconvert ! jpegenc quality=80 ! multipartmux boundary=frame ! \
+         tcpserversink host=127.0.0.1 port={port} sync=false",
+        usize::from(w) * usize::from(h) * 3,
+    );
+    let mut command = Command::new("gst-launch-1.0");
+    command.arg("-q").args(pipeline.split_whitespace());
+    let Some(feeder) = feed(command, SIZE, RATE)? else { return Ok(None) };
+    let seen = view(port, seconds);
+    feeder.end();
+    seen.map(Some)
+}
+
 /// Reads MJPEG by HTTP: what lies between the marks of a JPEG's beginning and end.
 fn view(port: u16, seconds: f64) -> Result<Seen, Complaint> {
     let began = Instant::now();
@@ -168,7 +198,7 @@ fn view(port: u16, seconds: f64) -> Result<Seen, Complaint> {
     loop {
         let count = stream.read(&mut block)?;
         if count == 0 {
-            return Err(Complaint("ffmpeg ended".to_owned()));
+            return Err(Complaint("the streamer ended".to_owned()));
         }
         bytes.extend_from_slice(&block[..count]);
         let find = |from: usize, mark: [u8; 2]| {
@@ -179,7 +209,8 @@ fn view(port: u16, seconds: f64) -> Result<Seen, Complaint> {
         let pixels = from_jpeg(&bytes[start..end + 2])?;
         let began = *first.get_or_insert_with(Instant::now);
         if began.elapsed() > warm {
-            let taken = read(&pixels).ok_or("the digits in ffmpeg's picture cannot be read")?.1;
+            let taken =
+                read(&pixels).ok_or("the digits in the streamer's picture cannot be read")?.1;
             seen.latencies.push(clock().saturating_sub(taken) as f64 / 1e6);
             seen.frames += 1;
             seen.bytes += (end + 2 - start) as u64;
@@ -226,19 +257,22 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         let (median, late) = (latency(&whole, 0.5)?, latency(&whole, 0.99)?);
         let peer = ffmpeg(seconds)?;
         let other = peer.as_ref().map(|seen| latency(seen, 0.5)).transpose()?;
+        let third = gstreamer(seconds)?;
         let chain = relayed(seconds, SIZE, RATE)?;
-        let relayed = match &chain {
-            Some(seen) => format!(
-                "ffmpeg, an RTSP relay and ffmpeg {:.1} and {:.1} ms",
+        let words = |name: &str, seen: &Option<Seen>| match seen {
+            Some(seen) => Ok(format!(
+                "{name} {:.1} and {:.1} ms",
                 latency(seen, 0.5)? * 1e3,
-                latency(seen, 0.99)? * 1e3,
-            ),
-            None => "no RTSP relay (rtsp-server-perl) installed".to_owned(),
+                latency(seen, 0.99)? * 1e3
+            )),
+            None => Ok::<_, Complaint>(format!("{name} not installed")),
         };
+        let third_words = words("GStreamer (MJPEG)", &third)?;
+        let relayed = words("ffmpeg, an RTSP relay (rtsp-server-perl) and ffmpeg", &chain)?;
         let at_most = peer.as_ref().map(|seen| latency(seen, 0.99)).transpose()?.unwrap_or(0.0);
         let note = format!(
             "{}x{} at {RATE} frames/s: {:.1} frames/s came, {} lost, 99th percentile {:.1} ms; \
-             ffmpeg (MJPEG by HTTP) {:.1} ms; {relayed}",
+             ffmpeg (MJPEG by HTTP) {:.1} ms; {third_words}; {relayed}",
             SIZE.0,
             SIZE.1,
             whole.frames as f64 / whole.seconds,
@@ -249,6 +283,8 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         let mut row =
             line("camera/glass-to-glass", median, "s", other.map(|it| ("ffmpeg", it)), &note);
         row["higher_is_better"] = false.into();
+        row["late"] = late.into();
+        row["gstreamer"] = third.as_ref().and_then(|seen| seen.latency(0.5)).into();
         row["relayed"] = chain.as_ref().and_then(|seen| seen.latency(0.5)).into();
         let beside = other.map_or("not installed".to_owned(), |it| format!("{:.1} ms", it * 1e3));
         text += &format!("camera/glass-to-glass {:.1} ms, ffmpeg {beside}; {note}\n", median * 1e3);
