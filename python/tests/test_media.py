@@ -101,7 +101,7 @@ def test_a_generated_film_is_the_same_each_time() -> None:
 @pytest.mark.parametrize("program", ["room", "news", "jokes", "sport"])
 def test_a_program_finds_what_a_film_shows(program: str) -> None:
     found = score.PROGRAMS[program](9)
-    least = 0.97 if program == "room" else 0.85
+    least = 0.98 if program == "room" else 0.9
     assert found.precision >= least and found.recall >= least, found
 
 

@@ -341,6 +341,31 @@ def test_a_graph_from_a_file_runs(tmp_path: Path) -> None:
     assert "edge(" in files.kinds() and "in: frame --> out: frame" in files.kinds()
 
 
+def test_a_graph_file_names_a_picture_to_look_for(tmp_path: Path) -> None:
+    import cv2
+
+    still = np.random.default_rng(3).integers(0, 255, (48, 64), np.uint8)
+    picture = tmp_path / "corner.png"
+    cv2.imwrite(str(picture), still[20:32, 30:46])
+    graph = files.build(
+        {
+            "chains": ["camera -> find -> end"],
+            "modules": {
+                "camera": {"kind": "pattern", "frames": 1, "width": 64, "height": 48},
+                "find": {"kind": "template", "template": str(picture), "least": 0.9},
+                "end": {"kind": "discard"},
+            },
+        }
+    )
+    find = graph.modules["find"]
+    found: list[Event] = []
+    find.send = lambda _, event: found.append(event)  # type: ignore[method-assign]
+    find.process("in", Frame(0.0, 0.1, image=still, number=0))
+    assert [(one.values["x"], one.values["y"]) for one in found] == [(30, 20)]
+    with pytest.raises(GraphError, match="cannot read the picture"):
+        files.build({"modules": {"a": {"kind": "template", "template": "none.png"}}})
+
+
 # Modules
 
 

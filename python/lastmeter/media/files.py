@@ -29,6 +29,9 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import cv2
+import numpy as np
+
 from . import modules
 from .bridge import PipelineSink, PipelineSource
 from .captions import CaptionSource
@@ -64,6 +67,14 @@ def _captions(path: str, **rest: Any) -> CaptionSource:
     return CaptionSource(Path(path), **rest)
 
 
+def _template(template: str, least: float = 0.8) -> modules.TemplateMatch:
+    """Where the picture in a file is found in each frame, as an event ``match``."""
+    image = cv2.imread(template)
+    if image is None:
+        raise GraphError(f"cannot read the picture `{template}`")
+    return modules.TemplateMatch(np.asarray(image, np.uint8), least)
+
+
 #: What a graph file can name.
 MODULES: dict[str, tuple[type[Module], Callable[..., Module]]] = {
     "activity": (Activity, Activity),
@@ -87,6 +98,7 @@ MODULES: dict[str, tuple[type[Module], Callable[..., Module]]] = {
     "room": (RoomMonitor, RoomMonitor),
     "scale": (modules.Scale, modules.Scale),
     "scoreboard": (Scoreboard, Scoreboard),
+    "template": (modules.TemplateMatch, _template),
     "text": (modules.Text, modules.Text),
     "threshold": (modules.Threshold, modules.Threshold),
     "x-window": (XWindow, XWindow),
