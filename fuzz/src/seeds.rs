@@ -15,7 +15,9 @@ use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, u
 use lastmeter_wire::iscsi;
 use lastmeter_wire::routes::{mrt, text};
 use lastmeter_wire::scsi::Sense;
-use lastmeter_wire::{Error, atp, camera, dns, dtp, jetstream, myrinet, nbd, rfb, token, wave, websocket};
+use lastmeter_wire::{
+    Error, atp, camera, dns, dtp, jetstream, myrinet, nbd, rfb, ticket, token, wave, websocket,
+};
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
 
@@ -210,6 +212,27 @@ fn transports() -> Result<Corpus, Error> {
     let request = nbd::Request { flags, command, cookie: 7, offset: 512, length: 4096 };
     let wanted = nbd::Wanted { name: "disk".to_owned(), information: vec![0, 3] };
     let option = nbd::Option { kind: nbd::Kind::GO, length: 14 };
+    let copying = ticket::Ticket {
+        id: [7; 16],
+        expires: 1_900_000_000,
+        rate: 0,
+        interval: 0,
+        source: [1; 32],
+        destination: [2; 32],
+        source_address: "10.0.0.1:10811".to_owned(),
+        destination_address: "10.0.0.2:10811".to_owned(),
+        from: ticket::From::Blocks { offset: 0, length: 4096 },
+        to: ticket::To::Blocks { offset: 8192, length: 4096 },
+    };
+    let area = rfb::Area { x: 10, y: 20, w: 320, h: 240 };
+    let filming = ticket::Ticket {
+        rate: 1 << 20,
+        interval: 40_000,
+        from: ticket::From::Frames { count: 100, width: 320, height: 240 },
+        to: ticket::To::Area(area),
+        ..copying.clone()
+    };
+    let signed = ticket::Signed { ticket: copying.emit()?, signature: "a signature".to_owned() };
     let format = rfb::PixelFormat::NATIVE;
     let screen = rfb::Init { w: 640, h: 480, format, name: "wall".to_owned() };
     let asked = camera::Command { token: b"a long secret".to_vec(), ..camera::Command::default() };
@@ -243,6 +266,11 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_iscsi", b"InitiatorName=iqn.2026-11.a:b\0CHAP_C=0x00ff\0CHAP_R=0bAAEC\0".to_vec()),
         ("fuzz_scsi", vec![0x28, 8, 0, 0, 0, 16, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]),
         ("fuzz_scsi", Sense::MISCOMPARED.fixed()),
+        ("fuzz_ticket", copying.emit()?),
+        ("fuzz_ticket", filming.emit()?),
+        ("fuzz_ticket", signed.emit()?),
+        ("fuzz_ticket", ticket::Head { kind: ticket::Kind::Data, length: 4096 }.emit().to_vec()),
+        ("fuzz_ticket", ticket::record(7, b"a frame")),
         ("fuzz_rfb", rfb::Message::Encodings(vec![rfb::encoding::ZRLE, rfb::encoding::COPY]).emit()),
         ("fuzz_rfb", rfb::Message::Cut(b"text".to_vec()).emit()),
         ("fuzz_rfb", screen.emit()),

@@ -18,6 +18,7 @@ mod initiator;
 mod model;
 mod router;
 mod rude;
+mod transfer;
 mod useful;
 mod wave;
 

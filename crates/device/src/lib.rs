@@ -14,3 +14,4 @@ pub mod display;
 pub mod keys;
 mod link;
 pub mod tls;
+pub mod transfer;

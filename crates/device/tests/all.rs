@@ -9,3 +9,4 @@ mod initiator;
 mod iscsi;
 mod serve;
 mod signed;
+mod transfer;

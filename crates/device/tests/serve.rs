@@ -20,7 +20,7 @@ fn start(more: &str) -> Server {
     let config = Config::parse(&text).unwrap();
     let host = Arc::new(Host::new(Limits { instances: 4, ..Limits::default() }).unwrap());
     let camera = config.camera(Path::new("."), host).unwrap();
-    Server::start(&config, camera, |_| {}).unwrap()
+    Server::start(&config, Path::new("."), camera, |_| {}).unwrap()
 }
 
 fn receiver(server: &Server, command: Command) -> Receiver {

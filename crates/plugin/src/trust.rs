@@ -191,21 +191,7 @@ impl Trust {
         if module.len() > MODULE_LEN_MAX {
             return Err(format!("a module of {} bytes; at most {MODULE_LEN_MAX}", module.len()));
         }
-        let signature = signature_box(signature)?;
-        let id = KeyId::of(signature.keynum()).ok_or("the signature names no key")?;
-        if self.revoked_keys.contains(&id) {
-            return Err(format!("key {id} is revoked"));
-        }
-        let unknown =
-            || format!("signed with key {id}, which is none of the {} here", self.keys.len());
-        let key = self.keys.get(&id).ok_or_else(unknown)?;
-        minisign::verify(&key.key, &signature, Cursor::new(module), true, false, false)
-            .map_err(|_| format!("the signature with {}'s key {id} does not fit", key.owner))?;
-        let wanted = comment(name, version);
-        let found = signature.trusted_comment().map_err(|error| error.to_string())?;
-        if found != wanted {
-            return Err(format!("signed as {found:?}; it should be {wanted:?}"));
-        }
+        let (id, owner) = self.signer(module, &comment(name, version), signature)?;
         let hash = Hash::of(module);
         if self.revoked_modules.contains(&hash) {
             return Err(format!("the module {hash} is revoked"));
@@ -223,9 +209,35 @@ impl Trust {
         {
             return Err(format!("older than {newest}, which ran before; --rollback allows it"));
         }
-        let owner = key.owner.clone();
+        let owner = owner.to_owned();
         self.note(name, version);
         Ok(Admitted { hash, owner, key: id })
+    }
+    /// The owner who signed these bytes under a trusted comment, which says what they are; else why nobody did.
+    pub fn check(&self, bytes: &[u8], comment: &str, signature: &str) -> Result<String, String> {
+        self.signer(bytes, comment, signature).map(|(_, owner)| owner.to_owned())
+    }
+    fn signer(
+        &self,
+        bytes: &[u8],
+        comment: &str,
+        signature: &str,
+    ) -> Result<(KeyId, &str), String> {
+        let signature = signature_box(signature)?;
+        let id = KeyId::of(signature.keynum()).ok_or("the signature names no key")?;
+        if self.revoked_keys.contains(&id) {
+            return Err(format!("key {id} is revoked"));
+        }
+        let unknown =
+            || format!("signed with key {id}, which is none of the {} here", self.keys.len());
+        let key = self.keys.get(&id).ok_or_else(unknown)?;
+        minisign::verify(&key.key, &signature, Cursor::new(bytes), true, false, false)
+            .map_err(|_| format!("the signature with {}'s key {id} does not fit", key.owner))?;
+        let found = signature.trusted_comment().map_err(|error| error.to_string())?;
+        match found == comment {
+            true => Ok((id, &key.owner)),
+            false => Err(format!("signed as {found:?}; it should be {comment:?}")),
+        }
     }
 }
 
@@ -274,6 +286,16 @@ pub fn sign(
     version: Version,
     module: &[u8],
 ) -> Result<String, String> {
+    sign_as(secret, password, &comment(name, version), module)
+}
+
+/// Signs bytes under a trusted comment, which says what they are.
+pub fn sign_as(
+    secret: &str,
+    password: Option<String>,
+    comment: &str,
+    bytes: &[u8],
+) -> Result<String, String> {
     let wrong = |error: minisign::PError| format!("not a secret key of minisign: {error}");
     let secret = SecretKeyBox::from_string(secret).map_err(wrong)?;
     let key: SecretKey = match password {
@@ -281,8 +303,7 @@ pub fn sign(
         None => secret.into_unencrypted_secret_key(),
     }
     .map_err(wrong)?;
-    let comment = comment(name, version);
-    let signature = minisign::sign(None, &key, Cursor::new(module), Some(&comment), None);
+    let signature = minisign::sign(None, &key, Cursor::new(bytes), Some(comment), None);
     let failed = |error: minisign::PError| format!("it could not be signed: {error}");
     Ok(signature.map_err(failed)?.into_string())
 }

@@ -28,6 +28,7 @@ pub mod print;
 pub mod rfb;
 pub mod routes;
 pub mod scsi;
+pub mod ticket;
 pub mod token;
 pub mod wave;
 pub mod websocket;

@@ -8,7 +8,7 @@ mod sizes;
 
 use crate::device::{File, Run, tell, until_ended, value};
 use crate::sandbox::Ticking;
-use crate::{Complaint, Report};
+use crate::{Complaint, Report, ticket};
 use lastmeter_device::camera::gate::Camera;
 use lastmeter_device::camera::server::{Config, Server};
 use lastmeter_plugin::host::{Host, Limits};
@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Check(File),
     /// The ledger of a running camera, its traffic, or how well its packets were shaped
     Show(Show),
+    /// The device's key and address, by which tickets name it
+    Identity(File),
     /// Ask for frames and save them: ask 127.0.0.1:8555 --frames 1 --out frame.jpg
     Ask(client::Ask),
     /// Receive for some time, and count: frames, losses, latency from the picture's own time
@@ -54,6 +56,7 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
             let text = format!("{}\n", serde_json::to_string_pretty(&value)?);
             Ok(Report { text, json: vec![value], good: true })
         }
+        Command::Identity(file) => ticket::identity(&file, read(&file)?.transfer.as_ref()),
         Command::Ask(arguments) => client::ask(&arguments),
         Command::Watch(arguments) => client::watch(&arguments),
         Command::Find(arguments) => client::look(&arguments),
@@ -89,13 +92,14 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
     let host = sandbox.host.clone();
     let camera = config.camera(file.folder(), host).map_err(|error| file.place(error))?;
     let ended = crate::signals()?;
-    let server = Server::start(&config, camera, tell).map_err(|error| file.place(error))?;
+    let server = Server::start(&config, file.folder(), camera, tell).map_err(|e| file.place(e))?;
     if let Some(address) = server.viewers {
         crate::print(&format!("serving http://{address}/ and rtsp://{address}/\n"))?;
     }
     if let Some(address) = server.receivers {
         crate::print(&format!("receivers ask {address}\n"))?;
     }
+    ticket::tell(server.transfers)?;
     let camera = server.camera;
     let title = format!("camera {}", file.file.display());
     let own = camera.clone();

@@ -7,7 +7,7 @@ mod initiator;
 use crate::device::{File, Run, tell, until_ended, value};
 use crate::measured::Bench;
 use crate::sandbox::Ticking;
-use crate::{Complaint, Report};
+use crate::{Complaint, Report, ticket};
 use lastmeter_device::disk::server::{Config, Server};
 use lastmeter_plugin::host::{Host, Limits};
 use serde_json::json;
@@ -22,6 +22,12 @@ pub(crate) enum Command {
     Check(File),
     /// The ledger of a running disk
     Show(File),
+    /// Make a ticket: whoever has it may have one device send something of yours straight to another
+    Ticket(ticket::Make),
+    /// Show a ticket to the device that gives, and wait until all has arrived
+    Transfer(ticket::Use),
+    /// The device's key and address, by which tickets name it
+    Identity(File),
     /// Measure it beside nbdkit, qemu-nbd and tgt where they are installed
     Bench(Bench),
     /// Serve memory for a benchmark
@@ -34,6 +40,9 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
         Command::Run(arguments) => serve(&arguments),
         Command::Check(file) => check(&file),
         Command::Show(file) => file.show("ledger"),
+        Command::Ticket(arguments) => ticket::make(&arguments),
+        Command::Transfer(arguments) => ticket::apply(&arguments),
+        Command::Identity(file) => ticket::identity(&file, read(&file)?.transfer.as_ref()),
         Command::Bench(arguments) => bench::bench(&arguments, quick),
         Command::Memory(arguments) => bench::memory(&arguments),
     }
@@ -77,6 +86,7 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
         let socket = file.folder().join(socket);
         crate::print(&format!("serving nbd+unix://?socket={}\n", socket.display()))?;
     }
+    ticket::tell(server.transfers)?;
     let asked = ledger.clone();
     let answer = move |what: &str| match what {
         "ledger" => value(&asked()),

@@ -11,7 +11,7 @@ mod scroll;
 use crate::device::{File, Run, tell, until_ended, value};
 use crate::measured::Bench;
 use crate::sandbox::Ticking;
-use crate::{Complaint, Report};
+use crate::{Complaint, Report, ticket};
 use lastmeter_device::display::server::{Config, Server};
 use lastmeter_plugin::host::{Host, Limits};
 use serde_json::json;
@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Check(File),
     /// A ledger of a running display
     Show(Show),
+    /// The device's key and address, by which tickets name it
+    Identity(File),
     /// Save what a viewer sees as a picture (PNG)
     Shot(client::Shot),
     /// Draw: a colour, a picture, a copy
@@ -52,6 +54,7 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
         Command::Run(arguments) => serve(&arguments),
         Command::Check(file) => check(&file),
         Command::Show(arguments) => arguments.file.show(&arguments.which),
+        Command::Identity(file) => ticket::identity(&file, read(&file)?.transfer.as_ref()),
         Command::Shot(arguments) => client::shot(&arguments),
         Command::Draw(arguments) => client::draw(&arguments),
         Command::Feed(arguments) => feed::feed(&arguments),
@@ -87,6 +90,7 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
     if let Some(socket) = &config.socket {
         crate::print(&format!("drawn on at {}\n", file.folder().join(socket).display()))?;
     }
+    ticket::tell(server.transfers)?;
     let (display, clients) = (server.display.clone(), server.clients.clone());
     let title = format!("display {}", file.file.display());
     let ledger = move |which: &str| {

@@ -16,6 +16,7 @@ pub mod gate;
 mod http;
 pub mod kernel;
 pub mod pace;
+mod party;
 mod pass;
 pub mod pattern;
 pub mod receiver;

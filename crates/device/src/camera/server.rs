@@ -34,6 +34,7 @@ use super::{http, rtsp, session, source};
 use crate::access::{Access, Client, Table};
 use crate::account::Account;
 use crate::link::Patient;
+use crate::transfer;
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
 use lastmeter_plugin::setting::Setting;
@@ -77,6 +78,8 @@ pub struct Config {
     pub receivers: Option<SocketAddr>,
     /// Who spaces the packets of a frame.
     pub pacing: Pacing,
+    /// Transfers with tickets, where they are offered.
+    pub transfer: Option<transfer::Config>,
     /// Whether it answers who looks for cameras by multicast DNS.
     pub announce: bool,
     /// The folder of keys: modules of policies must be signed with one of them.
@@ -148,19 +151,23 @@ pub struct Server {
     pub viewers: Option<SocketAddr>,
     /// The address for receivers.
     pub receivers: Option<SocketAddr>,
+    /// Where it waits for tickets.
+    pub transfers: Option<transfer::Listening>,
 }
 
 impl Server {
-    /// Listens, on its own threads. `tell` is called with the reason when a viewer is given up.
+    /// Listens, on its own threads. `tell` is called with the reason when a viewer is given up. Files are in `folder`.
     ///
     /// # Errors
     /// If an address cannot be used.
     pub fn start(
         config: &Config,
+        folder: &Path,
         camera: Arc<Camera>,
         tell: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Server, String> {
-        if config.listen.is_none() && config.receivers.is_none() {
+        let serves = config.listen.is_some() || config.receivers.is_some();
+        if !serves && config.transfer.is_none() {
             return Err("give `listen = \"127.0.0.1:8554\"` for viewers".to_owned());
         }
         for (key, address) in [("listen", config.listen), ("receivers", config.receivers)] {
@@ -192,10 +199,15 @@ impl Server {
             let socket = Arc::new(UdpSocket::bind(wanted).map_err(place)?);
             receivers = Some(socket.local_addr().map_err(place)?);
             config.pacing.begin(&socket).map_err(|error| format!("pacing: {error}"))?;
-            let camera = camera.clone();
+            let (camera, tell) = (camera.clone(), tell.clone());
             std::thread::spawn(move || session::serve(&camera, &socket, &*tell));
         }
-        Ok(Server { camera, viewers, receivers })
+        let transfers = config.transfer.as_ref().map(|transfer| {
+            let tell = tell.clone();
+            transfer.start(folder, camera.clone(), move |why| tell(why))
+        });
+        let transfers = transfers.transpose()?;
+        Ok(Server { camera, viewers, receivers, transfers })
     }
 }
 

@@ -10,6 +10,7 @@ pub mod gate;
 pub mod iscsi;
 pub mod medium;
 pub mod nbd;
+mod party;
 pub mod scsi;
 pub mod server;
 

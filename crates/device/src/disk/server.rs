@@ -32,6 +32,7 @@ use super::{Disk, End, STAGES, iscsi, nbd};
 use crate::access::{Access, Client, TOKEN_LEN_MIN, Table};
 use crate::account::Account;
 use crate::link::{Patient, Stream, unpredictable};
+use crate::transfer;
 use lastmeter_base::{Bytes, Quantity};
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
@@ -76,6 +77,8 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// Whether the disk is read-only for everybody.
     pub read_only: bool,
+    /// Transfers with tickets, where they are offered.
+    pub transfer: Option<transfer::Config>,
     /// iSCSI, where it is offered.
     pub iscsi: Option<Iscsi>,
     /// Sizes of clients' disks.
@@ -184,6 +187,8 @@ pub struct Server {
     pub address: Option<SocketAddr>,
     /// The address for iSCSI, with the assigned port.
     pub portal: Option<SocketAddr>,
+    /// Where it waits for tickets.
+    pub transfers: Option<transfer::Listening>,
     /// Clients that are connected.
     pub clients: Arc<AtomicUsize>,
     socket: Option<PathBuf>,
@@ -195,7 +200,7 @@ struct Shared {
     clients: Arc<AtomicUsize>,
     /// Connections so far.
     number: AtomicU64,
-    tell: Box<dyn Fn(&str) + Send + Sync>,
+    tell: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Server {
@@ -214,13 +219,15 @@ impl Server {
             iscsi.listen.ok_or(right.to_owned())
         });
         let initiators = initiators.transpose()?;
-        if config.listen.is_none() && config.socket.is_none() && initiators.is_none() {
-            let right = "`listen = \"127.0.0.1:10809\"`, `socket = \"disk.sock\"` or [iscsi]";
+        let serves = config.listen.is_some() || config.socket.is_some() || initiators.is_some();
+        if !serves && config.transfer.is_none() {
+            let right =
+                "`listen = \"127.0.0.1:10809\"`, `socket = \"disk.sock\"`, [iscsi] or [transfer]";
             return Err(format!("give {right}"));
         }
         let clients = Arc::<AtomicUsize>::default();
         let number = AtomicU64::new(0);
-        let shared = Shared { disk, clients, number, tell: Box::new(tell) };
+        let shared = Shared { disk, clients, number, tell: Arc::new(tell) };
         let shared = Arc::new(shared);
         let secured = !config.clients.is_empty();
         let address = config
@@ -245,8 +252,13 @@ impl Server {
                 }
             });
         }
+        let transfers = config.transfer.as_ref().map(|transfer| {
+            let tell = shared.tell.clone();
+            transfer.start(folder, shared.disk.clone(), move |why| tell(why))
+        });
+        let transfers = transfers.transpose()?;
         let (disk, clients) = (shared.disk.clone(), shared.clients.clone());
-        Ok(Server { disk, address, portal, clients, socket })
+        Ok(Server { disk, address, portal, transfers, clients, socket })
     }
 }
 

@@ -14,6 +14,7 @@ pub mod damage;
 pub mod datagrams;
 pub mod encoding;
 pub mod gate;
+mod party;
 pub mod screen;
 pub mod server;
 mod session;

@@ -38,7 +38,7 @@ use super::{commands, datagrams, session, web};
 use crate::access::{Access, Client, Table};
 use crate::account::Account;
 use crate::link::{Patient, Stream};
-use crate::tls;
+use crate::{tls, transfer};
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
 use lastmeter_plugin::request::Rect;
@@ -87,6 +87,8 @@ pub struct Config {
     pub pages: Option<PathBuf>,
     /// Its certificate and key.
     pub tls: Option<tls::Files>,
+    /// Transfers with tickets, where they are offered.
+    pub transfer: Option<transfer::Config>,
     /// The limit on JPEG quality.
     pub quality: Option<u8>,
     /// Clients that get key and pointer events, and set the cursor.
@@ -103,8 +105,11 @@ pub struct Config {
     pub policies: BTreeMap<String, Setting>,
 }
 
-/// `640x480` or `640x480+10+20`.
-fn geometry(key: &str, text: &str) -> Result<Rect, String> {
+/// `640x480` or `640x480+10+20`; an error names the key.
+///
+/// # Errors
+/// If it is neither.
+pub fn geometry(key: &str, text: &str) -> Result<Rect, String> {
     let wrong =
         || format!("{key}: {text:?} is no size: \"640x480\", or with its corner \"640x480+10+20\"");
     let mut parts = text.split('+');
@@ -223,6 +228,8 @@ pub struct Server {
     pub datagrams: Option<SocketAddr>,
     /// The address for browsers.
     pub web: Option<SocketAddr>,
+    /// Where it waits for tickets.
+    pub transfers: Option<transfer::Listening>,
     /// Viewers and programs that are connected.
     pub clients: [Arc<AtomicUsize>; 2],
     socket: Option<PathBuf>,
@@ -245,7 +252,8 @@ impl Server {
             ("datagrams", config.datagrams),
             ("web", config.web),
         ];
-        if addresses.iter().all(|(_, it)| it.is_none()) && config.socket.is_none() {
+        let serves = config.socket.is_some() || config.transfer.is_some();
+        if addresses.iter().all(|(_, it)| it.is_none()) && !serves {
             return Err("give `listen = \"127.0.0.1:5900\"` for viewers".to_owned());
         }
         for (key, address) in addresses {
@@ -295,6 +303,11 @@ impl Server {
                 program(&display, &*tell, stream, writer);
             })
         });
+        let transfers = config.transfer.as_ref().map(|transfer| {
+            let tell = tell.clone();
+            transfer.start(folder, display.clone(), move |why| tell(why))
+        });
+        let transfers = transfers.transpose()?;
         let socket = config.socket.as_ref().map(|path| folder.join(path));
         if let Some(path) = &socket {
             let place = |error| format!("socket: {}: {error}", path.display());
@@ -315,7 +328,7 @@ impl Server {
         }
         let (viewers, programs) = (viewers.transpose()?, programs.transpose()?);
         let (datagrams, web) = (datagrams.transpose()?, web.transpose()?);
-        Ok(Server { display, viewers, programs, datagrams, web, clients, socket })
+        Ok(Server { display, viewers, programs, datagrams, web, transfers, clients, socket })
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::iscsi::{self, Request, Response, text};
 use crate::nbd;
 use crate::scsi::{CDB_LEN, Command, Sense};
+use crate::ticket::{self, Head, RECORD_LEN, Signed, TICKET_MAX, Ticket};
 
 /// NBD's options and requests: what parses is emitted as it was.
 pub fn fuzz_nbd(input: &[u8]) {
@@ -57,5 +58,27 @@ pub fn fuzz_scsi(input: &[u8]) {
     if let Some(sense) = Sense::parse(input) {
         assert_eq!(Sense::parse(&sense.fixed()), Some(sense));
         assert_eq!(Sense::parse(&sense.descriptors()), Some(sense));
+    }
+}
+
+/// Tickets and the messages of transfers: what parses is emitted as it was, and says what makes sense.
+pub fn fuzz_ticket(input: &[u8]) {
+    if let Ok(ticket) = Ticket::parse(input) {
+        assert_eq!(ticket.emit().as_deref(), Ok(input));
+        assert!(input.len() <= TICKET_MAX && ticket.cargo().is_ok());
+    }
+    if let Ok(signed) = Signed::parse(input) {
+        assert_eq!(signed.emit().as_deref(), Ok(input));
+    }
+    if let Some(Ok(head)) = input.first_chunk().map(|bytes| Head::parse(*bytes)) {
+        assert_eq!(head.emit(), input[..ticket::HEAD_LEN]);
+        assert!(head.length as usize <= ticket::BODY_MAX);
+    }
+    if let Some((clock, jpeg, rest)) = ticket::parse_record(input) {
+        assert!(RECORD_LEN + jpeg.len() + rest.len() <= input.len());
+        assert_eq!(
+            ticket::parse_record(&ticket::record(clock, jpeg)),
+            Some((clock, jpeg, &[][..]))
+        );
     }
 }
