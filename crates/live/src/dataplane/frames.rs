@@ -11,6 +11,13 @@
 //! wait in queues, the kernel drops arrivals before it spends anything on them. Source: the kernel's
 //! `Documentation/networking/af_xdp.rst`.
 //!
+//! Several port processors use one memory, of which each owns a part. A frame that leaves by another's port is lent to
+//! it ([`Frames::lend`]) and goes home when it has departed ([`Frames::take_foreign`]); nothing is copied:
+//!
+//! ```text
+//! owner --Lent--> other port processor --send ring, completion ring--> Returned --> owner
+//! ```
+//!
 //! Rows: N-61.
 
 use super::program::{Attached, Shared};
@@ -45,7 +52,24 @@ impl Frame {
 pub struct Frames {
     memory: Memory,
     free: Vec<u32>,
+    /// Its own chunks: the first, and how many bytes they are.
+    first: u32,
+    len: u32,
+    /// Where the chunks of each port processor begin, and where the last ones end.
+    starts: Vec<u32>,
+    /// Chunks that may be used here, a bit for each of the memory.
+    here: Vec<u64>,
+    /// Chunks of others that are not needed here any more, by owner.
+    foreign: Vec<Vec<u32>>,
 }
+
+/// A frame on its way to another port processor, which alone may use it.
+#[derive(Debug)]
+pub struct Lent(Frame);
+
+/// Frames on their way to their owner.
+#[derive(Debug)]
+pub struct Returned(Vec<u32>);
 
 impl Frames {
     /// Room for so many frames.
@@ -53,18 +77,61 @@ impl Frames {
     /// # Errors
     /// When there is not so much memory.
     pub fn new(count: usize) -> io::Result<Frames> {
-        let memory = Memory::anonymous(count * CHUNK)?;
-        let free = (0..count as u32).rev().map(|number| number * CHUNK as u32).collect();
-        Ok(Frames { memory, free })
+        let mut all = Frames::shared(&[count])?;
+        all.pop().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+    /// One memory for several port processors, which own so many frames each.
+    ///
+    /// # Errors
+    /// When there is not so much memory.
+    pub fn shared(counts: &[usize]) -> io::Result<Vec<Frames>> {
+        let all: usize = counts.iter().sum();
+        let memory = Memory::anonymous(all * CHUNK)?;
+        let mut starts = vec![0];
+        for count in counts {
+            starts.push(starts.last().copied().unwrap_or(0) + (count * CHUNK) as u32);
+        }
+        let owners = starts.windows(2).map(|own| {
+            let (first, end) = (own[0], own[1]);
+            let mut frames = Frames {
+                memory: memory.share(),
+                free: (first..end).step_by(CHUNK).rev().collect(),
+                first,
+                len: end - first,
+                starts: starts.clone(),
+                here: vec![0; all.div_ceil(64)],
+                foreign: vec![Vec::new(); counts.len()],
+            };
+            (first..end).step_by(CHUNK).for_each(|chunk| frames.mark(chunk, true));
+            frames
+        });
+        Ok(owners.collect())
+    }
+    fn bit(chunk: u32) -> (usize, u64) {
+        let number = chunk as usize / CHUNK;
+        (number / 64, 1 << (number % 64))
+    }
+    fn mark(&mut self, chunk: u32, here: bool) {
+        let (word, bit) = Frames::bit(chunk);
+        match here {
+            true => self.here[word] |= bit,
+            false => self.here[word] &= !bit,
+        }
+    }
+    fn is_here(&self, frame: Frame) -> bool {
+        let (word, bit) = Frames::bit(frame.chunk());
+        self.here[word] & bit != 0
     }
     /// The bytes of a frame.
     #[inline]
     pub fn bytes(&self, frame: Frame) -> &[u8] {
+        debug_assert!(self.is_here(frame), "a frame is used where it is");
         self.memory.bytes(frame.at as usize, frame.len.into())
     }
     /// The bytes of a frame, to be changed.
     #[inline]
     pub fn bytes_mut(&mut self, frame: Frame) -> &mut [u8] {
+        debug_assert!(self.is_here(frame), "a frame is used where it is");
         self.memory.bytes_mut(frame.at as usize, frame.len.into())
     }
     /// A frame of our own with these bytes; `None` if none is free, or they are too many.
@@ -81,11 +148,71 @@ impl Frames {
     /// A frame is not needed any more.
     #[inline]
     pub fn free(&mut self, frame: Frame) {
-        self.free.push(frame.chunk());
+        self.give(frame.chunk());
+    }
+    #[inline]
+    fn give(&mut self, chunk: u32) {
+        if chunk.wrapping_sub(self.first) < self.len {
+            self.free.push(chunk);
+        } else {
+            self.give_back(chunk);
+        }
+    }
+    /// Another's chunk is not needed here any more.
+    fn give_back(&mut self, chunk: u32) {
+        self.mark(chunk, false);
+        let owner = self.starts.partition_point(|start| *start <= chunk) - 1;
+        self.foreign[owner].push(chunk);
     }
     /// How many are free.
     pub fn free_count(&self) -> usize {
         self.free.len()
+    }
+    /// Hands a frame over to another port processor: it must not be used here again.
+    #[inline]
+    pub fn lend(&mut self, frame: Frame) -> Lent {
+        self.mark(frame.chunk(), false);
+        Lent(frame)
+    }
+    /// Takes a frame over from another port processor with the same memory.
+    #[inline]
+    pub fn accept(&mut self, Lent(frame): Lent) -> Frame {
+        self.mark(frame.chunk(), true);
+        frame
+    }
+    /// How many frames are to go home to a port processor.
+    pub fn foreign_count(&self, owner: usize) -> usize {
+        self.foreign[owner].len()
+    }
+    /// Frames that go home to a port processor.
+    pub fn take_foreign(&mut self, owner: usize) -> Returned {
+        Returned(std::mem::take(&mut self.foreign[owner]))
+    }
+    /// Frames that could not be sent home yet.
+    pub fn keep_foreign(&mut self, owner: usize, Returned(chunks): Returned) {
+        self.foreign[owner].extend(chunks);
+    }
+    /// Own frames that have come home.
+    pub fn come_home(&mut self, Returned(chunks): Returned) {
+        for chunk in chunks {
+            self.mark(chunk, true);
+            self.free.push(chunk);
+        }
+    }
+    /// All own frames are free again: no socket is open, and none of them is elsewhere.
+    pub fn reset(&mut self) {
+        self.free = (self.first..self.first + self.len).step_by(CHUNK).rev().collect();
+    }
+    /// All frames of others are to go home, wherever they are. Nobody may use them here any more, nor may the kernel:
+    /// the sockets are closed.
+    pub fn surrender(&mut self) {
+        let (first, end) = (self.first, self.first + self.len);
+        for chunk in (0..self.starts[self.starts.len() - 1]).step_by(CHUNK) {
+            let (word, bit) = Frames::bit(chunk);
+            if self.here[word] & bit != 0 && !(first..end).contains(&chunk) {
+                self.give_back(chunk);
+            }
+        }
     }
 }
 
@@ -184,7 +311,7 @@ impl Socket {
         let completion = &mut self.rings.completion;
         let back = completion.there();
         for _ in 0..back {
-            frames.free.push(completion.take().0 as u32 / CHUNK as u32 * CHUNK as u32);
+            frames.give(completion.take().0 as u32 / CHUNK as u32 * CHUNK as u32);
         }
         if back > 0 {
             completion.taken();
@@ -226,5 +353,49 @@ impl Socket {
     pub fn lost(&self) -> Lost {
         let (overrun, invalid) = ring::lost(self.fd.as_fd());
         Lost { overrun, invalid }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_that_was_lent_keeps_its_bytes_and_goes_home() {
+        let mut all = Frames::shared(&[3, 100, 2]).expect("memory");
+        let mut last = all.pop().expect("three");
+        let mut first = all.remove(0);
+        assert_eq!((first.free_count(), last.free_count()), (3, 2));
+        let frame = first.make(b"packet").expect("room");
+        let lent = first.lend(frame);
+        let frame = last.accept(lent);
+        assert_eq!(last.bytes(frame), b"packet");
+        last.bytes_mut(frame)[0] = b'P';
+        last.free(frame);
+        assert_eq!((last.free_count(), last.foreign_count(0), first.free_count()), (2, 1, 2));
+        first.come_home(last.take_foreign(0));
+        assert_eq!(first.free_count(), 3);
+        // Who ends gives back what it has of others, wherever it is.
+        for _ in 0..2 {
+            let frame = first.make(b"x").expect("room");
+            let lent = first.lend(frame);
+            let _ = last.accept(lent);
+        }
+        let _own = last.make(b"own").expect("room");
+        last.surrender();
+        assert_eq!(
+            (last.foreign_count(0), last.foreign_count(1), last.foreign_count(2)),
+            (2, 0, 0)
+        );
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "where it is")]
+    fn a_frame_that_was_lent_is_not_used_by_who_lent_it() {
+        let mut frames = Frames::new(1).expect("memory");
+        let frame = frames.make(b"packet").expect("room");
+        let _lent = frames.lend(frame);
+        let _ = frames.bytes(frame);
     }
 }

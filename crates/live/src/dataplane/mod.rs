@@ -10,5 +10,5 @@ pub mod frames;
 pub mod program;
 pub mod routing;
 
-pub use frames::{Frame, Frames, Lost, Socket};
+pub use frames::{Frame, Frames, Lent, Lost, Returned, Socket};
 pub use program::{FlowCount, FlowHop, FlowKey, Generator, Shared};

@@ -5,6 +5,7 @@ use crate::sys::{self, check};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A mapping that the kernel reads and writes concurrently.
@@ -15,10 +16,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct Memory {
     start: *mut u8,
     len: usize,
+    mapping: Arc<Mapping>,
 }
 
-// SAFETY: the mapping belongs to this value alone; the pointer is not tied to a thread.
+/// What is mapped, until nobody uses it.
+#[derive(Debug)]
+struct Mapping {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the pointer is not tied to a thread. Where a mapping is shared, each byte is used by one thread at a time, as
+// `Memory::share` demands.
 unsafe impl Send for Memory {}
+// SAFETY: nothing is reached through it but its removal.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
 impl Memory {
     /// Maps `len` bytes of a socket at `offset`, which names the ring.
@@ -40,8 +54,17 @@ impl Memory {
         };
         match start == libc::MAP_FAILED {
             true => Err(io::Error::last_os_error()),
-            false => Ok(Memory { start: start.cast(), len }),
+            false => {
+                let start: *mut u8 = start.cast();
+                Ok(Memory { start, len, mapping: Arc::new(Mapping { start, len }) })
+            }
         }
+    }
+
+    /// The same memory for another thread. Both must agree on who uses which bytes: those that one hands over, by a
+    /// channel or another means that orders memory, it does not use again until it gets them back.
+    pub(crate) fn share(&self) -> Memory {
+        Memory { start: self.start, len: self.len, mapping: self.mapping.clone() }
     }
 
     fn check(&self, at: usize, len: usize) {
@@ -104,9 +127,9 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map`, and no reference into it outlives `self`.
+        // SAFETY: the mapping was made by `map`, and no reference into it outlives the last `Memory`.
         unsafe { libc::munmap(self.start.cast(), self.len) };
     }
 }
