@@ -49,12 +49,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("device", &["base", "wire", "live", "plugin", "ledger"]),
-    ("router", &["base", "wire", "net", "live", "plugin", "ledger", "lab"]),
+    ("router", &["base", "wire", "net", "lan", "live", "plugin", "ledger", "lab"]),
     (
         "daemon",
         &[
-            "base", "wire", "engine", "ledger", "net", "live", "plugin", "lab", "device", "router",
-            "wave",
+            "base", "wire", "engine", "ledger", "net", "lan", "live", "plugin", "lab", "device",
+            "router", "wave",
         ],
     ),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),

@@ -16,6 +16,8 @@ mod flows;
 mod follow;
 mod initiator;
 mod model;
+mod ports;
+mod processors;
 mod router;
 mod rude;
 mod transfer;

@@ -499,6 +499,14 @@ fn routes_come_and_go_with_frr() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(!net.ping("-c 1 203.0.113.1").0, "it is gone");
+    // How long the tables took to be in step (D-40): less than the second in which a route would be missed.
+    let steps = net.json("routes")["control"]["in-step"].clone();
+    let seconds = |key: &str| steps[key].as_f64().unwrap();
+    assert!(steps["measured"].as_u64() >= Some(1), "{steps}");
+    assert!(seconds("mean") > 0.0 && seconds("most") < 1.0, "{steps}");
+    let text = said(&net.router("show", &["routes"]), 0);
+    assert!(text.contains("changes are in all tables after"), "{text}");
+    println!("tables are in step after {:.3} ms", seconds("mean") * 1e3);
     drop(frr.stdin.take());
     frr.wait().unwrap();
 }

@@ -19,6 +19,8 @@ pub(crate) struct Link {
     reader: BufReader<UnixStream>,
     /// How long the stages of the last command took, in seconds.
     pub(crate) took: Vec<(String, f64)>,
+    /// Port processors that have ended.
+    pub(crate) ended: Vec<String>,
 }
 
 impl Link {
@@ -26,7 +28,7 @@ impl Link {
         let stream = UnixStream::connect(socket)?;
         let reader = BufReader::new(stream.try_clone()?);
         let writer = BufWriter::with_capacity(1 << 18, stream);
-        Ok(Link { writer, reader, took: Vec::new() })
+        Ok(Link { writer, reader, took: Vec::new(), ended: Vec::new() })
     }
     pub(crate) fn send(&mut self, commands: &[Command]) -> std::io::Result<()> {
         commands.iter().try_for_each(|command| message::write(&mut self.writer, command))?;
@@ -47,6 +49,7 @@ impl Link {
                 Some(Report::Done) => return Ok(wrong),
                 Some(Report::Wrong(why)) => wrong.push(why),
                 Some(Report::Took(stages)) => self.took = stages,
+                Some(Report::Ended(which)) => self.ended.push(which),
                 Some(Report::Shown(_) | Report::Found(_)) => {}
                 None => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             }

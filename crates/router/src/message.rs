@@ -49,6 +49,13 @@ pub enum Command {
     Sync,
     /// Asks for the state.
     Show(String),
+    /// A port processor stops, or fails as a mistake in the program would make it.
+    Stop {
+        /// Its name.
+        processor: String,
+        /// Whether it fails.
+        fail: bool,
+    },
     /// Ends.
     End,
 }
@@ -103,6 +110,8 @@ pub enum Report {
     Took(Vec<(String, f64)>),
     /// A command could not be done.
     Wrong(String),
+    /// A port processor has ended, and why.
+    Ended(String),
 }
 
 /// Writes a message.

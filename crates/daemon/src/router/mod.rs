@@ -2,6 +2,7 @@
 
 mod bench;
 mod copies;
+mod drawing;
 mod flows;
 mod ledger;
 mod show;
@@ -26,8 +27,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Say whether a router's file is right, and if not, what is wrong in which line
     Check(File),
-    /// Show a running router: ports, routes, flows, neighbours, plugins, ledger, boot, metrics, configuration,
-    /// `route ADDRESS`
+    /// Show a running router: ports, routes, flows, neighbours, processors, drawing, plugins, ledger, boot, metrics,
+    /// configuration, `route ADDRESS`
     Show(Show),
     /// Show what passes, each second, until interrupted
     Watch(File),
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Release(flows::Named),
     /// Packets that rules said should be copied, as a capture
     Copies(copies::Copies),
+    /// Stop one of several port processors: its ports are down, the others forward
+    Stop(Stop),
     /// End a running router, its port processor too
     End(File),
     /// Measure it beside the kernel, in network namespaces of its own
@@ -129,6 +132,17 @@ pub(crate) struct Rollback {
     steps: u64,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct Stop {
+    #[command(flatten)]
+    file: File,
+    /// Which port processor
+    processor: String,
+    /// Have it fail, as a mistake in the program would make it
+    #[arg(long)]
+    fail: bool,
+}
+
 pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
     match command {
         Command::Run(arguments) => start(&arguments),
@@ -157,6 +171,10 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
         }
         Command::Release(flows::Named { file, name }) => {
             said(&file, &json!({ "release": name }), &format!("{name} is released"))
+        }
+        Command::Stop(Stop { file, processor, fail }) => {
+            let question = json!({ "stop": processor, "fail": fail });
+            said(&file, &question, &format!("{processor} is stopped"))
         }
         Command::Copies(arguments) => copies::copies(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments, quick),

@@ -28,6 +28,8 @@ pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
         "ledger" => render(&ledger(shown), Style { width: 100, color: false, unicode: true }),
         "flows" => super::flows::text(shown),
         "neighbours" => neighbours(shown),
+        "processors" => processors(shown),
+        "drawing" => super::drawing::drawing(shown),
         "boot" => boot(shown),
         "metrics" => metrics(shown),
         "configuration" => shown.as_str().unwrap_or_default().to_owned(),
@@ -35,7 +37,7 @@ pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
         other => {
             return Err(Complaint(format!(
                 "{other:?} cannot be shown: ports, routes, route ADDRESS, flows, neighbours, \
-                 plugins, ledger, boot, metrics, configuration"
+                 processors, drawing, plugins, ledger, boot, metrics, configuration"
             )));
         }
     })
@@ -95,6 +97,19 @@ fn routes(shown: &Value) -> String {
         shown["control"]["hops"],
         shown["control"]["changes"],
     );
+    let steps = &shown["control"]["in-step"];
+    let ms = |key: &str| steps[key].as_f64().unwrap_or(0.0) * 1e3;
+    if steps["measured"].as_u64() > Some(0) {
+        let _ = writeln!(
+            text,
+            "changes are in all tables after {:.2} ms (mean of {} measured; last {:.2}, \
+             at most {:.2})",
+            ms("mean"),
+            steps["measured"],
+            ms("last"),
+            ms("most")
+        );
+    }
     for (family, name) in [("v4", "IPv4"), ("v6", "IPv6")] {
         let lookup = &shown["routes"]["lookup"][family];
         let word = |key: &str| lookup[key].as_str().unwrap_or("?");
@@ -128,6 +143,38 @@ fn plugins(shown: &Value) -> String {
     text
 }
 
+/// Port processors, and what goes from one to another.
+fn processors(shown: &Value) -> String {
+    let mut text = format!(
+        "{:16} {:>6} {:>6} {:>12} {:>12} {:>8}  {}\n",
+        "port processor", "core", "busy", "handed over", "taken over", "waiting", "ports"
+    );
+    for one in each(shown, "processors") {
+        let core = one["core"].as_u64().map_or("any".to_owned(), |core| core.to_string());
+        let elapsed = one["elapsed"].as_f64().unwrap_or(0.0).max(1e-9);
+        let busy = 100.0 * one["cpu"].as_f64().unwrap_or(0.0) / elapsed;
+        let ports: Vec<&str> = each(one, "ports").filter_map(Value::as_str).collect();
+        let count = |key: &str| one[key].as_u64().unwrap_or(0);
+        let _ = writeln!(
+            text,
+            "{:16} {core:>6} {busy:>4.0} % {:>12} {:>12} {:>8}  {}",
+            one["name"].as_str().unwrap_or("?"),
+            count("handed-over"),
+            count("taken-over"),
+            count("waiting-inside"),
+            ports.join(", ")
+        );
+        if let Some(why) = one["ended"].as_str() {
+            let _ = writeln!(text, "    has ended, its ports are down: {why}");
+        }
+        if let Some(periods) = one["fabric"]["periods"].as_u64() {
+            let late = &one["fabric"]["late"];
+            let _ = writeln!(text, "    told its backlogs {periods} times, {late} late");
+        }
+    }
+    text
+}
+
 /// What is outside of each port.
 fn neighbours(shown: &Value) -> String {
     let mut text = String::new();
@@ -152,20 +199,26 @@ fn neighbours(shown: &Value) -> String {
     text
 }
 
-/// The stages of booting.
+/// The stages of booting, and of each port processor.
 pub(super) fn boot(shown: &Value) -> String {
-    let stages: Vec<(&str, f64)> = shown
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|stage| {
-            (stage["stage"].as_str().unwrap_or("?"), stage["seconds"].as_f64().unwrap_or(0.0))
-        })
-        .collect();
-    let all: f64 = stages.iter().map(|(_, seconds)| seconds).sum();
+    let stages: Vec<&Value> = shown.as_array().into_iter().flatten().collect();
+    let seconds = |of: &Value| of.as_f64().unwrap_or(0.0);
+    let all: f64 = stages.iter().map(|stage| seconds(&stage["seconds"])).sum();
     let mut text = format!("ready after {:.1} ms\n", all * 1e3);
-    for (stage, seconds) in stages {
-        let _ = writeln!(text, "  {stage:16} {:8.1} ms", seconds * 1e3);
+    for stage in stages {
+        let name = stage["stage"].as_str().unwrap_or("?");
+        let _ = writeln!(text, "  {name:16} {:8.1} ms", seconds(&stage["seconds"]) * 1e3);
+        let ups: Vec<&Value> = each(stage, "processors").collect();
+        for up in ups.iter().filter(|_| ups.len() > 1) {
+            let (from, to) = (seconds(&up["began"]) * 1e3, seconds(&up["ended"]) * 1e3);
+            let parts = each(up, "stages").map(|part| {
+                let name = part["stage"].as_str().unwrap_or("?");
+                format!("{name} {:.1} ms", seconds(&part["seconds"]) * 1e3)
+            });
+            let parts = parts.collect::<Vec<_>>().join(", ");
+            let name = up["processor"].as_str().unwrap_or("?");
+            let _ = writeln!(text, "    {name:14} from {from:.1} to {to:.1} ms: {parts}");
+        }
     }
     text
 }
@@ -204,6 +257,24 @@ fn metrics(shown: &Value) -> String {
                 );
             }
         }
+    }
+    let _ = writeln!(text, "# TYPE lastmeter_router_processor_packets counter");
+    for one in each(shown, "processors") {
+        let name = one["name"].as_str().unwrap_or("?");
+        for count in ["handed-over", "taken-over"] {
+            let value = one[count].as_u64().unwrap_or(0);
+            let _ = writeln!(
+                text,
+                "lastmeter_router_processor_packets{{processor=\"{name}\",count=\"{count}\"}} \
+                 {value}"
+            );
+        }
+    }
+    let _ = writeln!(text, "# TYPE lastmeter_router_processor_up gauge");
+    for one in each(shown, "processors") {
+        let name = one["name"].as_str().unwrap_or("?");
+        let up = u8::from(one["ended"].is_null());
+        let _ = writeln!(text, "lastmeter_router_processor_up{{processor=\"{name}\"}} {up}");
     }
     let _ = writeln!(text, "# TYPE lastmeter_router_routes gauge");
     for family in ["v4", "v6"] {

@@ -18,9 +18,11 @@
 
 mod filter;
 mod flow;
+mod processor;
 
 pub use filter::{Action, Filter, Packets, first_bits};
 pub use flow::{FLOWS_MAX, Flow, Node, POLICIES_MAX, Policy, PolicyTo, ROUTE_MAX, TABLES_MAX};
+pub use processor::{Fabric, PROCESSORS_MAX, Processor, ROOM};
 
 use crate::port_processor::output::FRAMING;
 use crate::port_processor::structure::Lookup;
@@ -60,8 +62,12 @@ pub struct Config {
     pub fast: bool,
     /// Limit on frames in queues, beyond those in the ports' rings.
     pub frames: usize,
-    /// The core of the port processor; any if absent.
-    pub core: Option<usize>,
+    /// Port processors in the order of their names; each port has one.
+    pub processors: Vec<Processor>,
+    /// Whether port processors start one after the other.
+    pub in_turn: bool,
+    /// Distributed queueing between ports, if they have it.
+    pub fabric: Option<Fabric>,
     /// Filters in order; the first that matches decides.
     pub filters: Vec<Filter>,
     /// A file of filters as ClassBench writes them; they permit what they match.
@@ -150,6 +156,8 @@ const ROUTER: &[Param] = &[
         .is("the structure of the routing table: arrays (`direct`), or the faster one as measured"),
     Param::optional("core", ParamKind::Integer { min: 0, max: 4095 }, "any")
         .is("the core on which the port processor runs"),
+    Param::or("start", ParamKind::Choice(&["together", "in-turn"]), "together")
+        .is("whether port processors start at the same time, or one after the other"),
 ];
 
 const PORT: &[Param] = &[
@@ -201,6 +209,13 @@ impl Config {
         }
         Err(decoder.reporter.into_problems())
     }
+    /// The port processor of each port, by its number.
+    pub fn owners(&self) -> Vec<usize> {
+        let owner = |port: u16| {
+            self.processors.iter().position(|own| own.ports.contains(&port)).unwrap_or(0)
+        };
+        (0..self.ports.len() as u16).map(owner).collect()
+    }
     /// The number of a port.
     pub fn port(&self, name: &str) -> Option<u16> {
         self.ports.iter().position(|port| port.name == name).map(|at| at as u16)
@@ -208,7 +223,17 @@ impl Config {
 }
 
 fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
-    let besides = ["ports", "routes", "filters", "plugins", "flows", "nodes", "policies"];
+    let besides = [
+        "ports",
+        "routes",
+        "filters",
+        "plugins",
+        "flows",
+        "nodes",
+        "policies",
+        "processors",
+        "fabric",
+    ];
     let shape = Shape { what: "the router", params: ROUTER, kind: None, besides: &besides };
     let (_, values) = decoder.table(&shape, root, "");
     let fpm = values.given::<String>("fpm").and_then(|text| {
@@ -238,6 +263,9 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         decoder.report(&root.mark, "ports", Fault::new(found, PORT_EXAMPLE));
     }
     let port_names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
+    let names: Vec<&str> = port_names.iter().map(String::as_str).collect();
+    let processors = processor::processors(decoder, root, &values, &names);
+    let fabric = processor::fabric(decoder, root, &ports);
     let routes = elements(decoder, root, "routes").into_iter();
     let routes: Vec<Route> = routes.filter_map(|item| route(decoder, item)).collect();
     let tables: BTreeSet<String> = routes.iter().filter_map(|route| route.table.clone()).collect();
@@ -270,7 +298,9 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         lldp: values.given("lldp").unwrap_or(false),
         fast: values.given("fast").unwrap_or(false),
         frames: values.given::<u64>("frames").unwrap_or(8192) as usize,
-        core: values.given::<u64>("core").map(|core| core as usize),
+        processors,
+        in_turn: values.given::<String>("start").is_some_and(|start| start == "in-turn"),
+        fabric,
         filters,
         rules: values.given("rules"),
         plugins,
@@ -549,6 +579,39 @@ mod tests {
         assert!(told.contains("a module, an expression"), "{told}");
         assert!(parse("").expect_err("no ports").contains("has 0"));
         assert!(wrong("queue = { qsdr = {} }").contains("qsdrr"));
+    }
+
+    #[test]
+    fn each_port_has_one_processor_and_a_fabric_needs_rates() {
+        let config = parse(&format!("core = 1\n{TWO}")).expect("a router");
+        let one = &config.processors[0];
+        assert_eq!((config.processors.len(), one.core, &one.ports[..]), (1, Some(1), &[0, 1][..]));
+        let both = "[processors.b]\nports = ['east']\ncore = 3\n[processors.a]\nports = ['west']\n";
+        let config = parse(&format!("start = 'in-turn'\n{TWO}{both}")).expect("a router");
+        let names: Vec<&str> = config.processors.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!((names, config.owners(), config.in_turn), (vec!["a", "b"], vec![1, 0], true));
+        assert_eq!(config.processors[1].core, Some(3));
+        let wrong = |text: &str| parse(text).expect_err("a mistake");
+        for (text, told) in [
+            (format!("core = 1\n{TWO}{both}"), "1:8: core: there are several"),
+            (
+                format!("{TWO}[processors.a]\nports = ['west']"),
+                "no port processor serves port `east`",
+            ),
+            (format!("{TWO}{both}[processors.c]\nports = ['east']"), "is served by `b`"),
+            (format!("{TWO}{both}[processors.c]"), "it serves no port"),
+            (format!("{TWO}[processors.a]\nports = ['wset']"), "did you mean `west`"),
+            (format!("{TWO}{both}[fabric]\nspeed-up = 2.0"), "port `east` has no rate"),
+        ] {
+            let found = wrong(&text);
+            assert!(found.contains(told), "{text}: {found}");
+        }
+        let rates = TWO.replace("'\n", "'\nrate = '10 Mbit/s'\n");
+        let config = parse(&format!("{rates}{both}[fabric]\nspeed-up = 2.0")).expect("a router");
+        let fabric = config.fabric.expect("a fabric");
+        assert_eq!((fabric.speed_up, fabric.responsive, fabric.room), (2.0, true, ROOM));
+        let told = wrong(&format!("{rates}{both}[fabric]\nperiod = '1 us'"));
+        assert!(told.contains("fabric.period"), "{told}");
     }
 
     #[test]

@@ -72,6 +72,7 @@ impl Control {
 
     /// Routes of a source, sent to the port processor together.
     fn hear(&self, source: Source, messages: Vec<Message>) -> Result<(), String> {
+        let heard = Instant::now();
         let mut state = self.lock();
         let mut commands = Vec::new();
         // FRR does not mark the end of its full set: silence for a while does.
@@ -92,7 +93,7 @@ impl Control {
             }
             state.rib.set(network, source, to.map(|to| (to, route.metric)), &mut commands);
         }
-        state.tell(&commands);
+        state.tell_routes(&commands, heard);
         Ok(())
     }
 

@@ -10,9 +10,11 @@
 //! Rows: D-05, D-24, D-27, D-37, D-40.
 
 mod discovery;
+mod drawing;
 mod flows;
 mod follow;
 pub mod functions;
+mod in_step;
 mod routes;
 
 use crate::admission::Admission;
@@ -50,6 +52,8 @@ const LOOKS: Duration = Duration::from_secs(1);
 
 /// A stage of booting, and how long it took.
 pub type Boot = Vec<(&'static str, f64)>;
+/// The stage in which port processors come up.
+const BRING_UP: &str = "port processor";
 
 /// What a port's interface says of itself.
 #[derive(Clone, Debug)]
@@ -74,6 +78,12 @@ struct State {
     /// Networks to which ports are attached.
     attached: Vec<(Network, u16)>,
     boot: Boot,
+    /// How each port processor came up.
+    ups: Value,
+    /// Changes of routes that could not be made, until they are in the audit log.
+    refusals: Vec<String>,
+    /// How long changes of routes take.
+    in_step: in_step::InStep,
     /// When stale routes are removed, if there may be any.
     sweep_at: Option<Instant>,
     fpm_messages: u64,
@@ -161,8 +171,9 @@ impl Control {
             lap(&mut boot, "plugins");
         }
         let adopted = Link::open(&run.join("data.sock")).is_ok();
-        let link = connect(run, start)?;
-        lap(&mut boot, "port processor");
+        let mut link = connect(run, start)?;
+        lap(&mut boot, BRING_UP);
+        let ups = link.show("boot")?;
         let mut commands = Vec::new();
         for (network, to) in own_routes(&config, &folder, &attached)? {
             rib.set(network, Source::File, Some((to, 0)), &mut commands);
@@ -177,6 +188,9 @@ impl Control {
                 ports,
                 attached,
                 boot: Boot::new(),
+                ups,
+                refusals: Vec::new(),
+                in_step: in_step::InStep::default(),
                 sweep_at: None,
                 fpm_messages: 0,
                 started: u32::from(!adopted),
@@ -279,13 +293,18 @@ impl Control {
                 self.audit("sweep", &json!(swept));
             }
             let lost = match state.link.as_mut().map(|link| link.sync(&[])) {
-                Some(Ok(wrong)) => {
+                Some(Ok(mut wrong)) => {
+                    wrong.append(&mut state.refusals);
                     wrong.iter().for_each(|why| self.audit("refused", &json!(why)));
                     None
                 }
                 Some(Err(error)) => Some(error.to_string()),
                 None => Some("it cannot be reached".to_owned()),
             };
+            let ended = state.link.as_mut().map(|link| std::mem::take(&mut link.ended));
+            for which in ended.unwrap_or_default() {
+                self.audit("port processor", &json!(which));
+            }
             if let Some(why) = lost.filter(|_| !self.ended()) {
                 self.audit("port processor", &json!(format!("ended ({why}); starting another")));
                 let started = connect(&self.run, start);
@@ -293,6 +312,9 @@ impl Control {
                     self.audit("port processor", &json!(why));
                 }
                 state.link = started.ok();
+                if let Some(Ok(ups)) = state.link.as_mut().map(|link| link.show("boot")) {
+                    state.ups = ups;
+                }
                 state.started += 1;
                 let mut all = vec![Command::Begin];
                 state.rib.all(&mut all);
@@ -356,12 +378,20 @@ impl Control {
         if let Some(answer) = self.answer_flows(question) {
             return answer;
         }
+        if let Some(processor) = question["stop"].as_str() {
+            let fail = question["fail"] == json!(true);
+            let mut state = self.lock();
+            let link = state.link.as_mut().ok_or("the port processor is being started")?;
+            link.order(&[Command::Stop { processor: processor.to_owned(), fail }])?;
+            self.audit("stop", &json!({ "processor": processor, "fail": fail }));
+            return Ok(json!({ "stopped": processor }));
+        }
         if question["end"] == json!(true) {
             self.audit("end", &json!(null));
             self.end(true);
             return Ok(json!({ "ended": true }));
         }
-        Err("ask with one of show, get, set, reload, rollback, reserve, refresh, release, end"
+        Err("ask with one of show, get, set, reload, rollback, reserve, refresh, release, stop, end"
             .to_owned())
     }
 
@@ -435,15 +465,21 @@ impl Control {
         (state.config, state.fetched) = (config, fetched);
         state.keep(resolved);
         let link = state.link.as_mut().ok_or("the port processor is being started")?;
+        let heard = Instant::now();
         link.order(&commands)?;
+        if !commands.is_empty() {
+            state.in_step.measured(heard);
+        }
         Ok(took)
     }
 
     fn show(&self, what: &str) -> Result<Value, String> {
         let mut state = self.lock();
         if what == "boot" {
-            let stages =
-                state.boot.iter().map(|(stage, s)| json!({ "stage": stage, "seconds": s }));
+            let stages = state.boot.iter().map(|(stage, s)| match *stage {
+                BRING_UP => json!({ "stage": stage, "seconds": s, "processors": state.ups }),
+                _ => json!({ "stage": stage, "seconds": s }),
+            });
             return Ok(json!(stages.collect::<Vec<_>>()));
         }
         if what == "configuration" {
@@ -456,6 +492,9 @@ impl Control {
         let mut shown = link.show(what)?;
         if what == "flows" {
             state.show_flows(&mut shown);
+        }
+        if what == "drawing" {
+            shown["drawing"] = state.drawn();
         }
         if let Some(hop) = shown["hop"].as_u64() {
             let next = state.rib.describe(hop as u32).unwrap_or(&[]).to_vec();
@@ -471,6 +510,7 @@ impl Control {
             "hops": state.rib.hops(),
             "changes": state.rib.changes,
             "fpm-messages": state.fpm_messages,
+            "in-step": state.in_step.shown(),
             "port-processors-started": state.started,
         });
         Ok(shown)
@@ -488,6 +528,20 @@ impl State {
             && link.send(commands).is_err()
         {
             self.link = None;
+        }
+    }
+    /// Sends changes of routes that were heard of then, and now and then waits until they are in effect.
+    fn tell_routes(&mut self, commands: &[Command], heard: Instant) {
+        if commands.is_empty() || !self.in_step.wants() {
+            return self.tell(commands);
+        }
+        match self.link.as_mut().map(|link| link.sync(commands)) {
+            Some(Ok(wrong)) => {
+                self.refusals.extend(wrong);
+                self.in_step.measured(heard);
+            }
+            Some(Err(_)) => self.link = None,
+            None => {}
         }
     }
     /// The port through which an address is reached, if it is on an attached network.

@@ -44,6 +44,8 @@ reasons!(
     QueueFull "queue-full" "its queue was full",
     QueueDrop "queue-drop" "the queue discipline dropped it to make room or to signal congestion",
     LinkDown "link-down" "the interface it should leave by is down",
+    InputFull "input-full" "as much as may waits at its input for its output",
+    Ended "ended" "the port processor that had it has ended",
 );
 
 /// How many reasons there are.
@@ -105,8 +107,8 @@ impl Counters {
 }
 
 /// Stages of a packet in a port processor, in order.
-pub const STAGES: [&str; 7] =
-    ["receive", "parse", "classify", "plugins", "lookup", "forward", "send"];
+pub const STAGES: [&str; 8] =
+    ["receive", "parse", "classify", "plugins", "lookup", "forward", "send", "cross"];
 
 /// Time that a sample of batches spent in each stage.
 #[derive(Debug, Default)]

@@ -54,7 +54,8 @@ impl PortProcessor {
         let timed = self.batches.is_multiple_of(super::SAMPLE).then(Instant::now);
         let at = usize::from(port);
         self.arrived.clear();
-        let taken = self.sockets[at].receive(BATCH, &mut self.frames, &mut self.arrived);
+        let Some(line) = &mut self.lines[at] else { return 0 };
+        let taken = line.receive(BATCH, &mut self.frames, &mut self.arrived);
         if taken == 0 {
             return 0;
         }
@@ -155,7 +156,8 @@ impl PortProcessor {
         };
         let (passing, queue) = (one.passing, one.queue);
         let reserved = one.flow.and_then(|flow| self.treatments[flow as usize].reserved);
-        let going = Going { port, passing, neighbour, queue, reserved, departed: false, hop: true };
+        let (departed, hop, crossed) = (false, true, false);
+        let going = Going { port, passing, neighbour, queue, reserved, departed, hop, crossed };
         self.deliver(going, now);
         if one.plain && self.fast {
             self.consider(one, neighbour);
@@ -170,8 +172,9 @@ impl PortProcessor {
         match number {
             Some(neighbour) if passing.seen.hops > 1 => {
                 let (passing, queue, reserved) = (*passing, None, None);
+                let (departed, hop, crossed) = (false, true, false);
                 let going =
-                    Going { port, passing, neighbour, queue, reserved, departed: false, hop: true };
+                    Going { port, passing, neighbour, queue, reserved, departed, hop, crossed };
                 self.deliver(going, now);
             }
             _ => {
@@ -186,6 +189,9 @@ impl PortProcessor {
         let Going { passing: Passing { frame, seen, hash }, neighbour, queue, hop, .. } = going;
         let to = *self.hops.neighbour(neighbour);
         let Some(macs) = to.macs else { return self.hold(going, now) };
+        if self.crossing.as_ref().is_some_and(|ways| ways.takes(to.port, going.crossed)) {
+            return self.cross(going, to, now);
+        }
         let out = &mut self.ports[usize::from(to.port)];
         if !out.departing.is_empty() && !going.departed {
             return out.leaving.push(going);
@@ -340,6 +346,7 @@ impl PortProcessor {
                     reserved,
                     departed: false,
                     hop: false,
+                    crossed: false,
                 };
                 self.deliver(going, now);
             }

@@ -1,12 +1,15 @@
-//! What a port processor's other threads do: open its ports, follow the kernel's links, addresses and neighbours,
-//! take the control processor's commands, write the tables.
+//! What the other threads of the port processors' process do: start them, follow the kernel's links, addresses and
+//! neighbours, take the control processor's commands, write the tables. All changes go to all port processors.
 
 use super::answer::Own;
 use super::copies::Copies;
-use super::count::{Counters, STAGES, Stages};
+use super::count::{Counters, Stages};
+use super::crossing::{AllPassed, Crossing};
 use super::setup::{Current, Places, set_up};
+use super::start::{Making, Up, bring_up, shares};
+use super::state::{Pause, Seen, cpu_of, together};
 use super::tables::Tables;
-use super::{Change, Event, Parts, PortProcessor};
+use super::{Change, Event, Setup};
 use crate::config::Config;
 use crate::message::{self, Bound, Command, Report};
 use lastmeter_lab::library::Library;
@@ -24,12 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Frames that each port has to receive into.
-const RECEIVING: usize = 1024;
-/// How long to retry ports that are in use.
-const HELD_BY_OTHERS: std::time::Duration = std::time::Duration::from_secs(2);
-
-/// The channel to the port processor's thread.
+/// The channel to a port processor's thread.
 struct Door {
     changes: Sender<Change>,
     pending: Arc<AtomicBool>,
@@ -37,52 +35,102 @@ struct Door {
 }
 
 impl Door {
-    fn tell(&self, change: Change) {
-        if self.changes.send(change).is_ok() {
+    /// Whether it is still there.
+    fn tell(&self, change: Change) -> bool {
+        let sent = self.changes.send(change).is_ok();
+        if sent {
             // It checks the flag after each batch, and sleeps only while watching the descriptor.
             self.pending.store(true, Ordering::Release);
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
-    }
-    /// Waits until all changes are in effect.
-    fn settle(&self) {
-        let (answer, told) = channel();
-        self.tell(Change::Settle(answer));
-        let _ = told.recv();
+        sent
     }
 }
 
-/// What the threads of a port processor share.
-struct House {
+/// A port processor as its process knows it.
+struct Worker {
+    name: String,
+    ports: Vec<u16>,
+    core: Option<usize>,
+    door: Door,
+    counts: Arc<Vec<Counters>>,
+    stages: Arc<Stages>,
+    /// Why it has ended.
+    ended: Mutex<Option<String>>,
+    /// Whether the control processor knows that.
+    told: AtomicBool,
+}
+
+/// What the threads of the process share.
+pub(super) struct House {
     /// The active configuration, and the running plugins.
     current: Mutex<Current>,
     folder: PathBuf,
     /// The folder of its sockets.
     run: PathBuf,
-    /// Setups that the port processor was told, the first one counted in.
+    /// Setups that the port processors were told, the first one counted in.
     setups: Mutex<u64>,
-    host: Arc<Host>,
+    pub(super) host: Arc<Host>,
     library: Arc<dyn Library + Send + Sync>,
-    shared: Shared,
+    pub(super) shared: Shared,
     tables: Mutex<Tables>,
-    door: Door,
-    stages: Arc<Stages>,
-    copied: Arc<Copies>,
-    /// Interfaces by port.
-    indices: Vec<u32>,
+    workers: Vec<Worker>,
+    pub(super) copied: Arc<Copies>,
+    passed: AllPassed,
+    /// Interfaces by port: their numbers and Ethernet addresses.
+    pub(super) interfaces: Vec<(u32, [u8; 6])>,
+    /// How the port processors came up.
+    ups: Mutex<Vec<Up>>,
     end: AtomicBool,
 }
 
 impl House {
-    /// Changes the tables. Where one has another structure then, the port processor reads that before this returns.
+    /// Changes the tables. Where one has another structure then, the port processors read that before this returns.
     fn change<R>(&self, work: impl FnOnce(&mut Tables) -> R) -> R {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let result = work(&mut tables);
-        if let Some(readers) = tables.moved() {
-            self.door.tell(Change::Tables(Box::new(readers)));
-            self.door.settle();
+        if tables.moved().is_some() {
+            self.tell(|| Change::Tables(Box::new(tables.readers())));
+            self.settle();
         }
         result
+    }
+    /// Tells all port processors.
+    fn tell(&self, change: impl Fn() -> Change) {
+        for worker in &self.workers {
+            worker.door.tell(change());
+        }
+    }
+    /// Waits until all changes are in effect.
+    fn settle(&self) {
+        let (answer, told) = channel();
+        self.tell(|| Change::Settle(answer.clone()));
+        drop(answer);
+        // Until each has answered, or has ended.
+        while told.recv().is_ok() {}
+    }
+    pub(super) fn places(&self) -> Places<'_> {
+        Places { folder: &self.folder, run: &self.run }
+    }
+    /// A port processor has ended: it was told to, or failed.
+    pub(super) fn ended(&self, number: usize, failed: Option<String>) {
+        let why = failed.map_or("it was told to".to_owned(), |why| format!("it failed: {why}"));
+        let worker = &self.workers[number];
+        *worker.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        // Nothing goes to its ports any more.
+        self.shared.clear_flows();
+    }
+    /// Port processors that have ended since this was asked last, and why.
+    fn news(&self) -> Vec<String> {
+        let ended = |worker: &Worker| {
+            let why = worker.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+            let is_new = !worker.told.swap(true, Ordering::Relaxed);
+            is_new.then(|| format!("{} has ended, its ports are down: {why}", worker.name))
+        };
+        self.workers.iter().filter_map(ended).collect()
+    }
+    fn indices(&self) -> impl Iterator<Item = u32> {
+        self.interfaces.iter().map(|(index, _)| *index)
     }
 }
 
@@ -96,10 +144,10 @@ fn bell() -> Result<(OwnedFd, OwnedFd), String> {
     Ok((one, other))
 }
 
-/// Runs a port processor until it is asked to stop: opens its ports, listens for the control processor at `socket`.
+/// Runs port processors until they are asked to stop: opens their ports, listens for the control processor at `socket`.
 ///
 /// # Errors
-/// If it cannot start.
+/// If they cannot start, or all have failed.
 pub fn run(
     config: Config,
     folder: &Path,
@@ -121,62 +169,74 @@ pub fn run(
         let mac = link.mac.ok_or_else(|| wrong("has no Ethernet address"))?;
         interfaces.push((link.interface, mac));
     }
-    let indices: Vec<u32> = interfaces.iter().map(|(index, _)| *index).collect();
     let shared = Shared::new(config.fast).map_err(said("programs for the ports"))?;
-    for (number, index) in indices.iter().enumerate() {
+    for (number, (index, _)) in interfaces.iter().enumerate() {
         shared.set_port(number as u32, *index).map_err(said("the ports' table"))?;
     }
-    let run = socket.parent().unwrap_or(Path::new("."));
-    let bound = Bound::default();
-    let places = Places { folder, run };
-    let (setup, running, _) = set_up(&config, &bound, None, places, &host)?;
-    let count = config.frames + interfaces.len() * RECEIVING * 2;
-    let (frames, sockets) = open(count, &shared, &interfaces)?;
-    let tables = Tables::new(config.lookup);
-    let readers = tables.readers();
-    let (changes, from_changes) = channel();
     let (events, from_events) = channel();
-    let pending = Arc::<AtomicBool>::default();
-    let (wake, woken) = bell()?;
     let (attention, attended) = bell()?;
-    let counts: Arc<Vec<Counters>> =
-        Arc::new(indices.iter().map(|_| Counters::default()).collect());
-    let stages = Arc::<Stages>::default();
-    let copied = Arc::<Copies>::default();
-    let parts = Parts {
-        names: config.ports.iter().map(|port| port.name.clone()).collect(),
-        sockets,
-        frames,
-        readers,
-        setup,
-        fast: config.fast,
-        changes: from_changes,
-        pending: pending.clone(),
-        wake: woken,
-        events,
-        attention: attended,
-        counts,
-        stages: stages.clone(),
-        copied: copied.clone(),
-    };
+    let bells: Vec<(OwnedFd, OwnedFd)> =
+        config.processors.iter().map(|_| bell()).collect::<Result<_, _>>()?;
+    let (wakes, woken): (Vec<OwnedFd>, Vec<OwnedFd>) = bells.into_iter().unzip();
+    let ways = Crossing::between(&config, &wakes).map_err(said("waking up"))?;
+    let (crossings, passed) = ways;
+    let memory = Frames::shared(&shares(&config)).map_err(said("memory"))?;
+    let tables = Tables::new(config.lookup);
+    let (mut workers, mut makings) = (Vec::new(), Vec::new());
+    let each = memory.into_iter().zip(wakes).zip(woken).zip(crossings).enumerate();
+    for (number, (((frames, wake), woken), crossing)) in each {
+        let processor = &config.processors[number];
+        let (changes, from_changes) = channel();
+        let pending = Arc::<AtomicBool>::default();
+        let counts: Arc<Vec<Counters>> =
+            Arc::new(interfaces.iter().map(|_| Counters::default()).collect());
+        let stages = Arc::<Stages>::default();
+        workers.push(Worker {
+            name: processor.name.clone(),
+            ports: processor.ports.clone(),
+            core: processor.core,
+            door: Door { changes, pending: pending.clone(), wake },
+            counts: counts.clone(),
+            stages: stages.clone(),
+            ended: Mutex::default(),
+            told: AtomicBool::new(false),
+        });
+        makings.push(Making {
+            number,
+            frames,
+            readers: tables.readers(),
+            changes: from_changes,
+            pending,
+            wake: woken,
+            events: events.clone(),
+            attention: attended.as_fd().try_clone_to_owned().map_err(said("waking up"))?,
+            counts,
+            stages,
+            crossing,
+        });
+    }
     let _ = std::fs::remove_file(socket);
-    let listener = UnixListener::bind(socket).map_err(said(&socket.display().to_string()))?;
-    let core = config.core;
+    let config = Arc::new(config);
     let house = Arc::new(House {
-        current: Mutex::new(Current { config, running }),
+        current: Mutex::new(Current { config: (*config).clone(), running: BTreeMap::new() }),
         folder: folder.to_owned(),
-        run: run.to_owned(),
+        run: socket.parent().unwrap_or(Path::new(".")).to_owned(),
         setups: Mutex::new(1),
         host,
         library,
         shared,
         tables: Mutex::new(tables),
-        door: Door { changes, pending, wake },
-        stages,
-        copied,
-        indices,
+        workers,
+        copied: Arc::default(),
+        passed,
+        interfaces,
+        ups: Mutex::default(),
         end: AtomicBool::new(false),
     });
+    let (threads, ups, running) = bring_up(&house, &config, makings)?;
+    house.current.lock().unwrap_or_else(PoisonError::into_inner).running = running;
+    *house.ups.lock().unwrap_or_else(PoisonError::into_inner) = ups;
+    let listener = UnixListener::bind(socket).map_err(said(&socket.display().to_string()))?;
     let kernel = {
         let house = house.clone();
         std::thread::spawn(move || follow(&house, &attention, &from_events))
@@ -185,40 +245,12 @@ pub fn run(
         let house = house.clone();
         std::thread::spawn(move || listen(&house, &listener));
     }
-    if let Some(core) = core {
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(core);
-        rustix::thread::sched_setaffinity(None, &set)
-            .map_err(|error| format!("core {core}: {error}"))?;
-    }
-    let mut processor = PortProcessor::new(parts);
-    processor.run();
+    threads.into_iter().for_each(|thread| drop(thread.join()));
     house.end.store(true, Ordering::Relaxed);
     let _ = kernel.join();
     let _ = std::fs::remove_file(socket);
-    Ok(())
-}
-
-/// Opens the ports. A process killed a moment ago may still hold them.
-fn open(
-    count: usize,
-    shared: &Shared,
-    interfaces: &[(u32, [u8; 6])],
-) -> Result<(Frames, Vec<dataplane::Socket>), String> {
-    let began = std::time::Instant::now();
-    loop {
-        let mut frames = Frames::new(count).map_err(|error| format!("memory: {error}"))?;
-        match dataplane::frames::open(&mut frames, shared, interfaces, RECEIVING) {
-            Ok(sockets) => return Ok((frames, sockets)),
-            Err(error)
-                if error.kind() == std::io::ErrorKind::ResourceBusy
-                    && began.elapsed() < HELD_BY_OTHERS =>
-            {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-            Err(error) => return Err(format!("opening the ports (are you root?): {error}")),
-        }
-    }
+    let ended = house.news().join("\n");
+    if ended.contains("it failed") { Err(ended) } else { Ok(()) }
 }
 
 /// Follows the kernel, and executes the port processor's requests.
@@ -258,7 +290,7 @@ fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
             }
         }
         for (port, address) in asked {
-            let _ = resolve(house.indices[usize::from(port)], address);
+            let _ = resolve(house.interfaces[usize::from(port)].0, address);
         }
         let whole = following.poll(|message| heard(house, &mut known, message));
         if !matches!(whole, Ok(true)) {
@@ -279,21 +311,20 @@ struct Known {
 
 /// Handles a change in the kernel.
 fn heard(house: &House, known: &mut Known, message: Message) {
-    let port = |interface: u32| {
-        house.indices.iter().position(|index| *index == interface).map(|at| at as u16)
-    };
+    let port =
+        |interface: u32| house.indices().position(|index| index == interface).map(|at| at as u16);
     match message {
         Message::Link(there, link) => {
             let (Some(port), Some(mac)) = (port(link.interface), link.mac) else { return };
             let longest = (dataplane::frames::FRAME_MAX - super::parse::ETHERNET) as u32;
             let mtu = link.mtu.min(longest) as u16;
-            house.door.tell(Change::Link(port, there && link.up, mtu, mac));
+            house.tell(|| Change::Link(port, there && link.up, mtu, mac));
             house.shared.clear_flows();
         }
         Message::Neighbour(there, neighbour) => {
             let Some(port) = port(neighbour.interface) else { return };
             let mac = neighbour.reachable().filter(|_| there);
-            house.door.tell(Change::Neighbour(port, neighbour.address, mac));
+            house.tell(|| Change::Neighbour(port, neighbour.address, mac));
             let before = match mac {
                 Some(mac) => known.neighbours.insert((port, neighbour.address), mac),
                 None => known.neighbours.remove(&(port, neighbour.address)),
@@ -331,7 +362,7 @@ fn heard(house: &House, known: &mut Known, message: Message) {
                 v4: v4.and_then(|a| if let IpAddr::V4(a) = a { Some(a) } else { None }),
                 v6: v6.and_then(|a| if let IpAddr::V6(a) = a { Some(a) } else { None }),
             };
-            house.door.tell(Change::Own(port, own));
+            house.tell(|| Change::Own(port, own));
             house.shared.clear_flows();
         }
         _ => {}
@@ -357,10 +388,17 @@ fn obey(house: &House, stream: UnixStream) {
         match command {
             Command::Hop { .. } | Command::Configure { .. } => settled = false,
             Command::Route { .. } | Command::Sync if !settled => {
-                house.door.settle();
+                house.settle();
                 settled = true;
             }
             _ => {}
+        }
+        if matches!(command, Command::Sync) {
+            for news in house.news() {
+                if message::write(&mut reply, &Report::Ended(news)).is_err() {
+                    return;
+                }
+            }
         }
         let report = match command {
             Command::Sync => Some(Report::Done),
@@ -395,13 +433,23 @@ fn done(house: &House, command: Command) -> Result<(), String> {
             house.change(|tables| tables.route((prefix, len), hop))?;
         }
         Command::Hop { number, to } => {
-            let ports = house.indices.len();
+            let ports = house.interfaces.len();
             if number < super::hop::FIRST || to.iter().any(|next| usize::from(next.port) >= ports) {
                 return Err(format!("hop {number}: no such number or port"));
             }
-            house.door.tell(Change::Hop(number, to));
+            house.tell(|| Change::Hop(number, to.clone()));
         }
-        Command::End => house.door.tell(Change::End),
+        Command::Stop { processor, fail } => {
+            let worker = house.workers.iter().find(|worker| worker.name == processor);
+            let worker = worker.ok_or_else(|| {
+                let names: Vec<&str> = house.workers.iter().map(|own| own.name.as_str()).collect();
+                format!("no port processor is called `{processor}`: there are {}", names.join(", "))
+            })?;
+            if !worker.door.tell(if fail { Change::Fail } else { Change::End }) {
+                return Err(format!("`{processor}` has ended already"));
+            }
+        }
+        Command::End => house.tell(|| Change::End),
         Command::Sync | Command::Show(_) | Command::Lookup(_) | Command::Configure { .. } => {}
     }
     Ok(())
@@ -420,14 +468,26 @@ fn configure(house: &House, text: &str, bound: Bound) -> Result<Vec<(String, f64
     if names(&config) != names(&current.config) {
         return Err("ports change only when the router is started again".to_owned());
     }
-    let places = Places { folder: &house.folder, run: &house.run };
-    let made = set_up(&config, &bound, Some(&current), places, &house.host)?;
+    if (&config.processors, config.fabric) != (&current.config.processors, current.config.fabric) {
+        let what = "port processors and the fabric";
+        return Err(format!("{what} change only when the router is started again"));
+    }
+    let mut setups: Vec<Setup> = Vec::new();
+    let mut made = (BTreeMap::new(), Vec::new());
+    for number in 0..house.workers.len() {
+        let host = (&*house.host, number);
+        let (setup, running, took) = set_up(&config, &bound, Some(&current), house.places(), host)?;
+        setups.push(setup);
+        made = (running, took);
+    }
     house.change(|tables| tables.prefer(config.lookup))?;
-    let (setup, running, mut took) = made;
+    let (running, mut took) = made;
     let began = std::time::Instant::now();
     *house.setups.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-    house.door.tell(Change::Setup(Box::new(setup)));
-    house.door.settle();
+    for (worker, setup) in house.workers.iter().zip(setups) {
+        worker.door.tell(Change::Setup(Box::new(setup)));
+    }
+    house.settle();
     took.push(("bind".to_owned(), began.elapsed().as_secs_f64()));
     house.shared.clear_flows();
     *current = Current { config, running };
@@ -436,24 +496,25 @@ fn configure(house: &House, text: &str, bound: Bound) -> Result<Vec<(String, f64
 
 /// The state, or a part of it.
 fn show(house: &House, what: &str) -> Value {
-    let (answer, told) = channel();
-    house.door.tell(Change::Show(answer));
-    let mut state = told.recv().unwrap_or_else(|_| json!({}));
+    if what == "boot" {
+        let ups = house.ups.lock().unwrap_or_else(PoisonError::into_inner);
+        return ups.iter().map(Up::shown).collect();
+    }
+    if let Some(address) = what.strip_prefix("route ") {
+        let found = address.parse().ok().and_then(|address| {
+            house.tables.lock().unwrap_or_else(PoisonError::into_inner).lookup(address)
+        });
+        return json!({ "address": address, "hop": found });
+    }
+    let mut state = state(house);
     state["routes"] = {
         let tables = house.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let ((v4, v6), bytes) = (tables.len(), tables.bytes());
         json!({ "v4": v4, "v6": v6, "bytes": bytes, "lookup": tables.structures() })
     };
-    let packets = house.stages.packets.load(Ordering::Relaxed);
-    let spent: Vec<u64> =
-        house.stages.spent.iter().map(|spent| spent.load(Ordering::Relaxed)).collect();
-    state["stages"] = json!({
-        "names": STAGES,
-        "spent": spent,
-        "packets": packets,
-        "queued": house.stages.queued.load(Ordering::Relaxed),
-    });
-    state["cpu"] = json!(cpu());
+    state["copies"] = json!(house.copied.made.load(Ordering::Relaxed));
+    state["copies-lost"] = json!(house.copied.lost.load(Ordering::Relaxed));
+    state["cpu"] = json!(cpu_of(rustix::time::ClockId::ProcessCPUTime));
     if what == "copies" {
         let hex = |frame: &[u8]| frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let copies = house
@@ -463,17 +524,44 @@ fn show(house: &House, what: &str) -> Value {
             .map(|copy| json!({ "at": copy.at, "port": copy.port, "frame": hex(&copy.frame) }));
         state["frames"] = copies.collect();
     }
-    if let Some(address) = what.strip_prefix("route ") {
-        let found = address.parse().ok().and_then(|address| {
-            house.tables.lock().unwrap_or_else(PoisonError::into_inner).lookup(address)
-        });
-        return json!({ "address": address, "hop": found });
-    }
     state
 }
 
-/// CPU time of this process, in seconds.
-fn cpu() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+/// The state of all port processors, at one moment.
+fn state(house: &House) -> Value {
+    let current = house.current.lock().unwrap_or_else(PoisonError::into_inner);
+    let names: Vec<String> = current.config.ports.iter().map(|port| port.name.clone()).collect();
+    let ended = |worker: &Worker| -> Option<String> {
+        worker.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    };
+    let alive = house.workers.iter().filter(|worker| ended(worker).is_none()).count();
+    let pause = Arc::new(Pause::new(alive));
+    let asked: Vec<Receiver<Value>> = house
+        .workers
+        .iter()
+        .map(|worker| {
+            let (answer, told) = channel();
+            worker.door.tell(Change::Show(answer, pause.clone()));
+            told
+        })
+        .collect();
+    let states: Vec<Option<Value>> = asked.into_iter().map(|told| told.recv().ok()).collect();
+    let whole = pause.was_whole();
+    let seen: Vec<Seen<'_>> = house
+        .workers
+        .iter()
+        .zip(states)
+        .map(|(worker, state)| Seen {
+            name: &worker.name,
+            ports: &worker.ports,
+            core: worker.core,
+            state,
+            ended: ended(worker),
+            counts: &worker.counts,
+            stages: &worker.stages,
+        })
+        .collect();
+    let mut shown = together(&names, &seen, &house.passed);
+    shown["at-one-moment"] = json!(whole);
+    shown
 }

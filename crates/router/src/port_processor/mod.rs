@@ -6,22 +6,31 @@
 //!             ^ tables (read without locks)    ^ changes (a channel, looked at between batches)
 //! ```
 //!
+//! There are as many as `router.toml` says, each with ports, tables' readers and plugins of its own; packets that leave
+//! by another's port cross over ([`crossing`]).
+//!
 //! [`housekeeper`] is the other thread of the same process: it follows the kernel's links and neighbours, takes
 //! commands of the control processor, and writes the tables. When the control processor dies, both go on.
 
 pub mod answer;
 pub mod copies;
 pub mod count;
+pub mod crossing;
 mod decide;
+pub mod distributed;
 mod forward;
 pub mod hop;
 pub mod housekeeper;
+pub mod line;
+pub mod null;
 pub mod output;
 pub mod parse;
 pub mod plugin;
 pub mod policy;
 pub mod reserved;
 mod setup;
+mod start;
+mod state;
 pub mod structure;
 pub mod tables;
 
@@ -29,16 +38,19 @@ pub use forward::BATCH;
 
 use copies::Copies;
 use count::{Counters, Stages};
+use crossing::Crossing;
 use hop::{Hops, Next};
 use lastmeter_base::{Bytes, Duration, Pool, Rate, Time};
-use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame, Frames, Socket};
+use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame, Frames};
 use lastmeter_net::classify::Classifier;
 use lastmeter_net::queue::{DropTail, Queue};
+use line::Line;
 use output::Output;
 use plugin::{Passing, Plugin, Wish};
 use policy::Policies;
 use reserved::Promise;
-use serde_json::{Value, json};
+use serde_json::Value;
+use state::Pause;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -61,6 +73,8 @@ const ANSWERS: f64 = 1000.0;
 const ANSWERS_AT_ONCE: f64 = 50.0;
 /// An idle port processor looks up so often.
 const IDLE: std::time::Duration = std::time::Duration::from_millis(100);
+/// What cannot be done now may be possible so much later.
+const SOON: Duration = Duration::from_ms(1);
 /// A pass over the ports that found so many packets is followed by a pause instead of waiting for the next packet:
 /// the kernel then receives many at once, and neither side works for single packets.
 const MANY: usize = 32;
@@ -85,10 +99,12 @@ pub enum Change {
     Tables(Box<Readers>),
     /// Answered when all changes before are in effect.
     Settle(Sender<()>),
-    /// The state, for the curious.
-    Show(Sender<Value>),
+    /// The state, of all port processors at the same moment.
+    Show(Sender<Value>, Arc<Pause>),
     /// Ends.
     End,
+    /// Fails, as a mistake in the program would make it.
+    Fail,
 }
 
 /// What `router.toml` says of the way of packets, ready for use.
@@ -180,6 +196,8 @@ struct Going {
     departed: bool,
     /// Whether it has come from elsewhere, so that its hops become fewer.
     hop: bool,
+    /// Whether it has passed the queues between input and output.
+    crossed: bool,
 }
 
 /// A packet that waits for a neighbour.
@@ -226,8 +244,8 @@ impl Answers {
 pub struct Parts {
     /// Its ports' names, in order.
     pub names: Vec<String>,
-    /// Their sockets.
-    pub sockets: Vec<Socket>,
+    /// The lines of those that it serves.
+    pub lines: Vec<Option<Line>>,
     /// Their memory.
     pub frames: Frames,
     /// The routing tables.
@@ -252,12 +270,15 @@ pub struct Parts {
     pub stages: Arc<Stages>,
     /// Copies for the control processor go there.
     pub copied: Arc<Copies>,
+    /// The ways to other port processors, if there are any.
+    pub crossing: Option<Crossing>,
 }
 
 /// The thread's state.
 pub struct PortProcessor {
     ports: Vec<Port>,
-    sockets: Vec<Socket>,
+    /// Absent at ports that others serve.
+    lines: Vec<Option<Line>>,
     frames: Frames,
     pool: Pool,
     v4: AnyReader<u32>,
@@ -288,6 +309,8 @@ pub struct PortProcessor {
     held: Vec<Held>,
     answers: Answers,
     candidates: Vec<(u32, u8)>,
+    crossing: Option<Crossing>,
+    incoming: Vec<(usize, Vec<crossing::Crossed>)>,
     /// Setups so far.
     setups: u64,
     ended: bool,
@@ -296,8 +319,9 @@ pub struct PortProcessor {
 impl PortProcessor {
     /// Ready to run.
     pub fn new(parts: Parts) -> PortProcessor {
-        let Parts { names, sockets, frames, readers: (v4, v6), setup, fast, .. } = parts;
-        let Parts { changes, pending, wake, events, attention, counts, stages, copied, .. } = parts;
+        let Parts { names, lines, frames, readers: (v4, v6), setup, fast, .. } = parts;
+        let Parts { changes, pending, wake, events, attention, counts, stages, .. } = parts;
+        let Parts { copied, crossing, .. } = parts;
         let ports = names.into_iter().map(|name| Port {
             name,
             own: answer::Own::default(),
@@ -312,7 +336,7 @@ impl PortProcessor {
         });
         let mut processor = PortProcessor {
             ports: ports.collect(),
-            sockets,
+            lines,
             frames,
             pool: Pool::default(),
             v4,
@@ -342,6 +366,8 @@ impl PortProcessor {
             held: Vec::new(),
             answers: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
             candidates: vec![(0, 0); CANDIDATES],
+            crossing,
+            incoming: Vec::new(),
             setups: 0,
             ended: false,
         };
@@ -375,6 +401,7 @@ impl PortProcessor {
             for port in 0..self.ports.len() {
                 taken += self.batch(port as u16, now);
             }
+            taken += self.pass_on(now);
             let sent = self.drain();
             if !self.held.is_empty() {
                 self.release(now);
@@ -396,10 +423,11 @@ impl PortProcessor {
         let timed = std::mem::take(&mut self.sampling).then(Instant::now);
         let (mut all, mut all_queued) = (0, 0);
         for (at, port) in self.ports.iter_mut().enumerate() {
-            if port.output.waiting() == 0 && self.sockets[at].waiting() == 0 {
+            let Some(socket) = &mut self.lines[at] else { continue };
+            if port.output.waiting() == 0 && socket.waiting() == 0 {
                 continue;
             }
-            let (socket, count) = (&mut self.sockets[at], &self.counts[at]);
+            let count = &self.counts[at];
             let (sent, queued) =
                 port.output.drain(now, socket, &mut self.pool, &mut self.frames, count);
             all += sent;
@@ -417,20 +445,31 @@ impl PortProcessor {
     fn wait(&mut self) {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let now = self.now();
-        let due = self.ports.iter().filter_map(|port| port.output.ready_at(now)).min();
-        let sending = self.sockets.iter().any(|socket| socket.waiting() > 0);
+        if let Some(crossing) = &self.crossing {
+            crossing.lies_down();
+            // What came before that would not wake it up.
+            if self.pass_on(now) > 0 {
+                return self.get_up();
+            }
+        }
+        let due = self.ports.iter().filter_map(|port| port.output.ready_at(now));
+        let crosses = self.crossing.as_ref().and_then(|crossing| crossing.ready_at(now));
+        let due = due.chain(crosses).min();
+        let sending = self.lines.iter().flatten().any(|socket| socket.waiting() > 0);
         let most = if sending || !self.held.is_empty() { IDLE / 100 } else { IDLE };
         let wait = due.map_or(most, |due| {
             let wait = due.saturating_since(now).as_ps() / 1000;
             most.min(std::time::Duration::from_nanos(wait))
         });
         if wait.is_zero() {
-            return;
+            return self.get_up();
         }
         let mut polled: Vec<PollFd<'_>> = self
-            .sockets
+            .lines
             .iter()
-            .map(|socket| PollFd::from_borrowed_fd(socket.fd(), PollFlags::IN))
+            .flatten()
+            .filter_map(Line::fd)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         polled.push(PollFd::new(&self.wake, PollFlags::IN));
         let timeout =
@@ -439,8 +478,16 @@ impl PortProcessor {
         if polled.last().is_some_and(|last| !last.revents().is_empty()) {
             let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         }
-        for (socket, count) in self.sockets.iter().zip(self.counts.iter()) {
+        for (socket, count) in self.lines.iter().zip(self.counts.iter()) {
+            let Some(socket) = socket else { continue };
             count.overrun.store(socket.lost().overrun, Ordering::Relaxed);
+        }
+        self.get_up();
+    }
+
+    fn get_up(&self) {
+        if let Some(crossing) = &self.crossing {
+            crossing.gets_up();
         }
     }
 
@@ -458,11 +505,14 @@ impl PortProcessor {
                 Change::Setup(setup) => self.set_up(*setup),
                 Change::Tables(readers) => (self.v4, self.v6) = *readers,
                 Change::Settle(answer) => drop(answer.send(())),
-                Change::Show(answer) => {
+                Change::Show(answer, pause) => {
+                    pause.begin();
                     let state = self.state();
+                    pause.end();
                     let _ = answer.send(state);
                 }
                 Change::End => self.ended = true,
+                Change::Fail => panic!("it was told to fail"),
             }
         }
         self.candidates.fill((0, 0));
@@ -511,73 +561,17 @@ impl PortProcessor {
             }
             // What the fast path sends would pass by the queues of reservations.
             port.plain = new.rate.is_none() && new.departing.is_empty() && new.reserved.is_empty();
+            (port.flows, port.plugins, port.departing) = (new.flows, new.plugins, new.departing);
+            if let Some(Crossing { distributed: Some(distributed), .. }) = &mut self.crossing {
+                distributed.set_line(at, new.rate, new.framing);
+            }
+            // The line of another port processor.
+            if self.lines[at].is_none() {
+                continue;
+            }
             let (frames, count) = (&mut self.frames, &self.counts[at]);
             port.output.set_reserved(now, new.reserved, &mut self.pool, frames, count);
             port.output.set_line(new.rate, new.framing);
-            (port.flows, port.plugins, port.departing) = (new.flows, new.plugins, new.departing);
         }
-    }
-
-    /// What can be seen of it.
-    fn state(&mut self) -> Value {
-        let now = self.now();
-        let ports = self.ports.iter().zip(self.counts.iter()).map(|(port, counts)| {
-            let counts: serde_json::Map<String, Value> =
-                counts.each().into_iter().map(|(name, count)| (name, json!(count))).collect();
-            json!({
-                "name": port.name,
-                "up": port.output.up,
-                "mtu": port.mtu,
-                "waiting": port.output.waiting(),
-                "waiting-bytes": port.output.waiting_bytes(),
-                "counts": counts,
-            })
-        });
-        let ports: Vec<Value> = ports.collect();
-        let plugins: Vec<Value> = self
-            .plugins
-            .iter_mut()
-            .map(|plugin| {
-                let (failures, last) = plugin.failures();
-                json!({
-                    "name": plugin.name,
-                    "seen": plugin.seen,
-                    "denied": plugin.denied,
-                    "changed": plugin.changed,
-                    "failures": failures,
-                    "last-failure": last,
-                    "report": plugin.report(now),
-                })
-            })
-            .collect();
-        let flows = self.treatments.iter().map(|flow| {
-            let place = flow.reserved.and_then(|(port, number)| {
-                let own = &self.ports[usize::from(port)];
-                own.output.reserved.counts().nth(number as usize)
-            });
-            let reserved = place.map(|(promise, waiting, counts)| {
-                json!({
-                    "rate": promise.rate.as_bits(),
-                    "waiting": waiting,
-                    "within": counts.within,
-                    "beyond": counts.beyond,
-                    "bytes": counts.bytes,
-                    "dropped": counts.dropped,
-                    "waited-most": counts.waited_most as f64 / 1e12,
-                })
-            });
-            json!({ "name": flow.name, "packets": flow.seen, "reserved": reserved })
-        });
-        let flows: Vec<Value> = flows.collect();
-        json!({
-            "flows": flows,
-            "copies": self.copied.made.load(Ordering::Relaxed),
-            "copies-lost": self.copied.lost.load(Ordering::Relaxed),
-            "ports": ports,
-            "plugins": plugins,
-            "held-for-neighbours": self.held.len(),
-            "free-frames": self.frames.free_count(),
-            "elapsed": self.began.elapsed().as_secs_f64(),
-        })
     }
 }

@@ -9,10 +9,11 @@
 //! The discipline sees a packet of the models whose sequence number is the place of its frame.
 
 use super::count::{Counters, Reason};
+use super::line::Line;
 use super::parse::ETHERNET;
 use super::reserved::{Promise, Reserved};
 use lastmeter_base::{Bytes, Duration, Ecn, FlowId, Packet, Pool, Rate, Time};
-use lastmeter_live::dataplane::{Frame, Frames, Socket};
+use lastmeter_live::dataplane::{Frame, Frames};
 use lastmeter_net::queue::{Granted, Queue};
 use lastmeter_plugin::instance;
 use lastmeter_wire::internet::checksum::update_field;
@@ -182,17 +183,17 @@ impl Output {
     pub fn drain(
         &mut self,
         now: Time,
-        socket: &mut Socket,
+        line: &mut Line,
         pool: &mut Pool,
         frames: &mut Frames,
         count: &Counters,
     ) -> (u64, u64) {
-        if socket.waiting() > 0 {
-            socket.reclaim(frames);
+        if line.waiting() > 0 {
+            line.reclaim(frames);
         }
         let (mut sent, mut bytes, mut queued) = (0, 0, 0);
         if self.waiting() > 0 {
-            let room = socket.room();
+            let room = line.room();
             // It has had packets since it was free: they would be on their way.
             let late = now.saturating_since(self.free_at).min(LATE_MAX);
             let earliest = Time::from_ps(now.as_ps() - late.as_ps());
@@ -221,18 +222,18 @@ impl Output {
                     count.drop(Reason::LinkDown);
                     continue;
                 }
-                socket.put(frame);
+                line.put(frame);
                 sent += 1;
                 bytes += u64::from(frame.len);
             }
             self.drops(pool, frames, count);
         }
-        if sent > 0 || socket.waiting() > 0 {
+        if sent > 0 || line.waiting() > 0 {
             // The kernel sends some frames with each call; the rest stays in its ring and needs another call.
-            if let Ok(up) = socket.flush() {
+            if let Ok(up) = line.flush() {
                 self.up = up;
             }
-            socket.reclaim(frames);
+            line.reclaim(frames);
         }
         if sent > 0 {
             Counters::add(&count.sent, sent);

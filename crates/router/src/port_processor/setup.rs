@@ -45,13 +45,13 @@ pub(super) struct Places<'a> {
 /// Seconds that stages took.
 pub(super) type Took = Vec<(String, f64)>;
 
-/// Queues, filters and plugins according to the file. Whatever is unchanged since `before` is kept.
+/// Queues, filters and plugins of a port processor according to the file. Whatever is unchanged since `before` is kept.
 pub(super) fn set_up(
     config: &Config,
     bound: &Bound,
     before: Option<&Current>,
     places: Places<'_>,
-    host: &Host,
+    (host, processor): (&Host, usize),
 ) -> Result<(Setup, Running, Took), String> {
     let mut took = Took::new();
     let (plugins, running) = plugins(config, before, places, host, &mut took)?;
@@ -64,6 +64,7 @@ pub(super) fn set_up(
     let ports = config.ports.iter().zip(promises).enumerate().map(|(at, (port, reserved))| {
         let old = before.map(|before| &before.config.ports[at]);
         let same = old.is_some_and(|old| old.queue == port.queue && old.rate == port.rate);
+        let mine = config.processors[processor].ports.contains(&(at as u16));
         let queue = || -> Box<dyn Queue> {
             let Some(nested) = &port.queue else {
                 return Box::new(DropTail::new(QUEUE, Bytes(u64::MAX)));
@@ -72,7 +73,7 @@ pub(super) fn set_up(
             queue::build(nested, &queue::Site { rate, name, ..queue::Site::ANYWHERE })
         };
         PortSetup {
-            queue: (!same).then(queue),
+            queue: (mine && !same).then(queue),
             reserved,
             rate: port.rate,
             framing: port.framing,

@@ -8,8 +8,8 @@
 //!
 //! With `auto` a family begins with Tree Bitmap. When a full set of routes was told, or a table has twice the prefixes
 //! of the last time, the other structure is made beside it and both are measured. The arrays have to be faster by a
-//! tenth, and to have taken the table's routes fast enough. Packets are forwarded meanwhile, changes of routes wait: about half a second
-//! with a full table.
+//! tenth, and to have taken the table's routes fast enough. Packets are forwarded meanwhile, changes of routes wait:
+//! about half a second with a full table.
 
 use lastmeter_net::lookup::table::{Table as Routes, addresses};
 use lastmeter_net::lookup::{
@@ -76,7 +76,8 @@ impl Structure {
     }
 }
 
-/// Which structure to take, and why: by lookups a second, and by how many routes a second arrays took that would be new.
+/// Which structure to take, and why: by lookups a second, and by how many routes a second arrays took that would be
+/// new.
 fn judged(tree: f64, direct: f64, taken: Option<f64>, prefixes: u64) -> (Structure, String) {
     let faster = direct >= GAIN * tree;
     let keeps_up = taken.is_none_or(|taken| taken >= ROUTES_MIN);

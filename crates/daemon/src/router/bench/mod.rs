@@ -1,7 +1,11 @@
 //! `lastmeter bench router`: packets for each second of the router's CPU, receiving included, beside the kernel with
 //! the same table in the same place.
 //!
-//! Rows: D-108, D-110, E-133.
+//! `router/workers-1@60` and `router/workers-2@60` are the same router with a port processor for both ports, and with
+//! one for each, the second on the source's core: what a packet costs that crosses from one to the other, and whether
+//! two forward more on the wall. ANA §4.1 says that a processor for each port scales until they share something.
+//!
+//! Rows: A-129, A-135, A-146, D-108, D-110, E-133.
 
 mod place;
 
@@ -10,6 +14,7 @@ use crate::measured::{Folder, line};
 use lastmeter_live::dataplane::{Generator, routing::index_of};
 use lastmeter_net::classify::{generate, text};
 use lastmeter_net::lookup::table::{self, IPV4_LENGTHS};
+use lastmeter_router::port_processor::null::forward;
 use place::{Between, NEXT, Place};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -100,9 +105,12 @@ struct Case {
     fair: bool,
     plugin: bool,
     fast: bool,
+    /// A port processor for each port.
+    split: bool,
 }
 
-const COMPLETE: Case = Case { table: true, filters: true, fair: true, plugin: false, fast: false };
+const COMPLETE: Case =
+    Case { table: true, filters: true, fair: true, plugin: false, fast: false, split: false };
 
 /// Files that all measurements share.
 struct Files {
@@ -155,7 +163,14 @@ impl Files {
         if case.fast {
             text += "fast = true\n";
         }
-        text += "core = 1\n[ports.west]\ninterface = 'r0'\n";
+        text += match case.split {
+            false => "core = 1\n",
+            true => {
+                "[processors.west]\nports = ['west']\ncore = 1\n\
+                 [processors.east]\nports = ['east']\ncore = 0\n"
+            }
+        };
+        text += "[ports.west]\ninterface = 'r0'\n";
         if case.plugin {
             text += "plugins = ['count']\n";
         }
@@ -258,6 +273,33 @@ fn ours(
     Ok(all)
 }
 
+/// ANA §3.1: packets a second of the x-kernel's IP with a null interface, on a 33 MHz R3000 (A-129).
+const NULL_PUBLISHED: f64 = 30_000.0;
+
+/// The forwarder between null devices, with a table of 1000 prefixes: packets for each second of the CPU, and what of.
+fn null(bench: &Bench) -> Result<(f64, String), Complaint> {
+    let table: table::Table<u32> = table::generate(1000, IPV4_LENGTHS, 1);
+    let routes: Vec<_> = table
+        .iter()
+        .map(|(prefix, _)| (std::net::IpAddr::V4(prefix.key().into()), prefix.len()))
+        .collect();
+    let usable = |key: &u32| !matches!(key >> 24, 0 | 10 | 127 | 224..);
+    let all = table::addresses(&table, KNOWN, 2);
+    let to: Vec<std::net::Ipv4Addr> =
+        all.into_iter().filter(usable).map(std::net::Ipv4Addr::from).collect();
+    let seconds = Duration::from_secs_f64(bench.seconds);
+    let found = forward(&routes, &to, seconds)?;
+    let shares: Vec<String> = found
+        .shares
+        .iter()
+        .filter(|(_, share)| *share >= 0.01)
+        .map(|(stage, share)| format!("{stage} {:.0} %", share * 100.0))
+        .collect();
+    let ip = found.share_of_ip() * 100.0;
+    let note = format!("{ip:.0} % IP (published 50 %): {}", shares.join(", "));
+    Ok((found.rate(), note))
+}
+
 struct Line {
     name: &'static str,
     value: f64,
@@ -326,6 +368,31 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
             add(name, mine.per_cpu, "packets/CPU s", None, cores(&mine));
         }
     }
+    if wants("router/workers-1@60") || wants("router/workers-2@60") {
+        say("router/workers-1@60");
+        let most = |all: &[Between]| all.iter().map(|one| one.rate).fold(0.0, f64::max);
+        let all = ours(&bench, &files, COMPLETE, 60, "random.txt", RATES)?;
+        let (one, wall) = (best(all.clone()), most(&all));
+        add("router/workers-1@60", one.per_cpu, "packets/CPU s", None, cores(&one));
+        say("router/workers-2@60");
+        let case = Case { split: true, ..COMPLETE };
+        let all = ours(&bench, &files, case, 60, "random.txt", RATES)?;
+        let (two, other) = (best(all.clone()), most(&all));
+        let note = format!(
+            "{}; at most {:.2} M/s on the wall, {:.2} x that of one",
+            cores(&two),
+            other / 1e6,
+            other / wall
+        );
+        let peer = Some(("one worker", one.per_cpu));
+        add("router/workers-2@60", two.per_cpu, "packets/CPU s", peer, note);
+    }
+    if wants("router/null@60") {
+        say("router/null@60");
+        let (found, note) = null(&bench)?;
+        let published = Some(("the x-kernel of 1993", NULL_PUBLISHED));
+        add("router/null@60", found, "packets/CPU s", published, note);
+    }
     if wants("router/fast@60") {
         say("router/fast@60");
         let case = Case { fast: true, filters: false, ..COMPLETE };
@@ -370,7 +437,7 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         return Err(Complaint(
             "no benchmark of this name: full-table@60, plugin@60, fast@60, \
              full-table@1514, overload@10x, without-lookup@60, without-classifier@60, \
-             without-queues@60, bare@60"
+             without-queues@60, bare@60, workers-1@60, workers-2@60, null@60"
                 .to_owned(),
         ));
     }
