@@ -5,7 +5,7 @@ use super::count::{Counters, Stages};
 use super::crossing::{Crossing, Passed};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
-use std::sync::atomic::{AtomicUsize, Ordering, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A port processor waits at most so long for the others.
@@ -20,13 +20,16 @@ pub struct Pause {
     begun: AtomicUsize,
     ended: AtomicUsize,
     until: Instant,
+    /// One did not wait for the others any longer.
+    broken: AtomicBool,
 }
 
 impl Pause {
     /// Of so many.
     pub(super) fn new(of: usize) -> Pause {
         let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Pause { of, begun, ended, until: Instant::now() + PATIENCE }
+        let broken = AtomicBool::new(false);
+        Pause { of, begun, ended, until: Instant::now() + PATIENCE, broken }
     }
     /// Returns when all stand still.
     pub(super) fn begin(&self) {
@@ -38,13 +41,16 @@ impl Pause {
     }
     fn wait(&self, count: &AtomicUsize) {
         count.fetch_add(1, Ordering::AcqRel);
-        while count.load(Ordering::Acquire) < self.of && Instant::now() < self.until {
+        while count.load(Ordering::Acquire) < self.of {
+            if Instant::now() >= self.until {
+                return self.broken.store(true, Ordering::Release);
+            }
             std::thread::sleep(LOOKS);
         }
     }
     /// Whether all did.
     pub(super) fn was_whole(&self) -> bool {
-        self.ended.load(Ordering::Acquire) >= self.of && Instant::now() < self.until
+        !self.broken.load(Ordering::Acquire)
     }
 }
 
