@@ -130,8 +130,8 @@ pub struct Host {
     pub kernel: String,
     /// Seconds since 1970 when it was measured.
     pub date: u64,
-    /// Load of other programs, in CPUs including ready threads, while the path was measured; the worst of
-    /// the runs that count: above 0.5 the path's constants are those of a busy machine.
+    /// Load of other programs, in CPUs including ready threads, while the path was measured: three of four
+    /// runs that count had less. Above 0.5 the path's constants are those of a busy machine.
     pub others: f64,
     /// How the hosts of the transfers were isolated.
     pub isolation: crate::namespace::Isolation,

@@ -18,6 +18,9 @@ use crate::error::Result;
 use crate::namespace::Hosts;
 use crate::predict::{self, placement_name, predict};
 use crate::reference::{self, Point, Reference};
+use crate::sample;
+use crate::stages::{COPY_IN, COPY_OUT};
+use crate::statistics::Spread;
 use crate::transfer::{CopyIn, Measurement, Placement, Setting, Workload};
 use lastmeter_base::{Bytes, Duration};
 use std::time::Instant;
@@ -64,8 +67,14 @@ const ANCHORS: [(u64, u32, bool); 5] = [
     (384 << 10, 1500, true),
     (24 << 10, 1500, false),
 ];
-/// The message used to measure copying by omission.
+/// The message used to measure copying.
 const VARIANT: u64 = 96 << 10;
+/// Measured time of the transfer that is sampled for that.
+const SAMPLED: Duration = Duration::from_ms(800);
+/// Fewer samples than this say nothing of copies.
+const SAMPLES_MIN: u64 = 200;
+/// Runs with and without copies where nothing can be sampled.
+const OMITTED_ROUNDS: usize = 4;
 
 fn reference(placement: Placement, (message, mtu, offload): (u64, u32, bool)) -> Setting {
     Setting {
@@ -125,7 +134,7 @@ fn side(all: &[(Setting, Costs)], cost: fn(&Costs) -> f64) -> Vec<Point> {
 pub(crate) struct Found {
     pub(crate) constants: Vec<(String, Constant)>,
     pub(crate) references: Vec<(String, Vec<Reference>)>,
-    /// Load of other programs in the noisiest run that counts.
+    /// Load of other programs: three of four runs that count had less.
     pub(crate) others: f64,
 }
 
@@ -136,7 +145,8 @@ pub(crate) fn measure(hosts: &mut Hosts, placement: Placement, until: Instant) -
     let mut found = Found::default();
     let copy_out = copies(hosts, placement, until, &prefix, &mut found.constants)?;
     let all = cheapest(hosts, placement, &REFERENCES, until)?;
-    found.others = all.iter().map(|(_, costs)| costs.others).fold(0.0, f64::max);
+    // One thread that happens to be ready while a run begins is half a CPU by this count, so not the maximum.
+    found.others = Spread::of(all.iter().map(|(_, costs)| costs.others).collect()).high;
     if placement == Placement::SameCore {
         // One core does the work of both, and the side that a softirq is charged to is arbitrary.
         found.fit(place, "both", &side(&all, |c| c.sender + c.receiver), copy_out);
@@ -233,7 +243,8 @@ pub(crate) fn refresh(
     Ok(largest)
 }
 
-/// The cost of copying per byte, by leaving it out; returns that of the copy out.
+/// The cost of copying per byte, sampled where that is allowed, else by leaving it out; returns that of the copy
+/// out.
 fn copies(
     hosts: &mut Hosts,
     placement: Placement,
@@ -242,30 +253,67 @@ fn copies(
     into: &mut Vec<(String, Constant)>,
 ) -> Result<f64> {
     let with = reference(placement, (VARIANT, 1500, true));
-    let total = |m: &Measurement| m.sender.run_per_byte.median + m.receiver.run_per_byte.median;
-    let both = hosts.run_quiet(&with, until)?;
-    let no_out = hosts.run_quiet(&Setting { copy_out: false, ..with.clone() }, until)?;
-    let no_in = hosts.run_quiet(&Setting { copy_in: CopyIn::SendFile, ..with }, until)?;
-    let spread = |m: &Measurement| m.sender.run_per_byte.relative();
-    let mut copy_out = 0.0;
-    let variants = [
-        ("copy-out", &no_out, "discarded in the kernel (MSG_TRUNC) instead of copied out"),
-        ("copy-in", &no_in, "sent by reference (sendfile) instead of copied in"),
-    ];
-    for (name, without, how) in variants {
-        let saved = (total(&both) - total(without)).max(0.0);
-        if name == "copy-out" {
-            copy_out = saved;
+    let found = match hosts.sample() {
+        Ok(()) => {
+            let m = hosts.run_quiet(&Setting { duration: SAMPLED, ..with.clone() }, until);
+            hosts.stop_sampling();
+            sampled_copies(&m?)
         }
+        Err(_) => None,
+    };
+    let [copy_in, copy_out] = match found {
+        Some(found) => found,
+        None => omitted_copies(hosts, &with, until)?,
+    };
+    let per_byte = copy_out.value.si();
+    into.push((format!("{prefix}.copy-in"), copy_in));
+    into.push((format!("{prefix}.copy-out"), copy_out));
+    Ok(per_byte)
+}
+
+/// The copy in and the copy out of a sampled transfer; `None` if too little was sampled.
+fn sampled_copies(m: &Measurement) -> Option<[Constant; 2]> {
+    let found = sample::stages::stages(m)?;
+    let samples = m.sampled.as_ref().map_or(0, |sampled| sampled.all().total());
+    let copy = |name: &str| {
+        let stage = found.stages.iter().find(|stage| stage.name == name)?;
+        let spread = stage.uncertainty / stage.per_message;
+        let method = "CPU time per byte of messages of 96 KiB, times the share of samples of the \
+                      CPU's clock in the kernel's copies";
+        Some(Constant::new(Value::PerByte(stage.per_byte), spread, samples as usize, method))
+    };
+    (samples >= SAMPLES_MIN).then_some([copy(COPY_IN)?, copy(COPY_OUT)?])
+}
+
+/// The same by leaving each out: runs with and without, in turn, of which the cheapest count.
+fn omitted_copies(hosts: &mut Hosts, with: &Setting, until: Instant) -> Result<[Constant; 2]> {
+    let settings = [
+        with.clone(),
+        Setting { copy_in: CopyIn::SendFile, ..with.clone() },
+        Setting { copy_out: false, ..with.clone() },
+    ];
+    let mut costs = [const { Vec::new() }; 3];
+    for _ in 0..OMITTED_ROUNDS {
+        for (costs, setting) in costs.iter_mut().zip(&settings) {
+            let m = hosts.run_quiet(setting, until)?;
+            costs.push(m.sender.run_per_byte.median + m.receiver.run_per_byte.median);
+        }
+    }
+    let cheapest = |costs: &Vec<f64>| costs.iter().copied().fold(f64::INFINITY, f64::min);
+    let [both, no_in, no_out] = [0, 1, 2].map(|variant| cheapest(&costs[variant]));
+    let spread: f64 = costs.into_iter().map(|costs| Spread::of(costs).relative()).sum();
+    let constant = |without: f64, how: &str| {
         let method = format!(
             "CPU time per byte of both sides, messages of 96 KiB, minus the same {how}; zero if \
              that saves nothing"
         );
-        let spread = spread(&both) + spread(without);
-        let constant = Constant::new(Value::PerByte(saved), spread, 2, method);
-        into.push((format!("{prefix}.{name}"), constant));
-    }
-    Ok(copy_out)
+        let saved = Value::PerByte((both - without).max(0.0));
+        Constant::new(saved, spread, 2 * OMITTED_ROUNDS, method)
+    };
+    Ok([
+        constant(no_in, "sent by reference (sendfile) instead of copied in"),
+        constant(no_out, "discarded in the kernel (MSG_TRUNC) instead of copied out"),
+    ])
 }
 
 fn round_trip(
