@@ -10,6 +10,8 @@
 mod attempts;
 #[path = "live/classes.rs"]
 mod classes;
+#[path = "live/layers.rs"]
+mod layers;
 #[path = "live/methods.rs"]
 mod methods;
 #[path = "live/vunet.rs"]
@@ -72,6 +74,11 @@ const TESTS: &[(&str, fn())] = &[
     (
         "n_42_the_bottleneck_moves_from_the_wire_to_the_hosts",
         methods::n_42_the_bottleneck_moves_from_the_wire_to_the_hosts,
+    ),
+    ("a_42_live_columns_are_those_of_the_model", layers::a_42_live_columns_are_those_of_the_model),
+    (
+        "a_68_jitter_and_waiting_are_where_packets_queue_up",
+        layers::a_68_jitter_and_waiting_are_where_packets_queue_up,
     ),
     ("hostile_frames_are_counted_and_do_not_disturb_other_hosts", hostile),
     ("a_run_survives_a_port_that_disappears", port_disappears),
