@@ -50,7 +50,8 @@ fn modelled(sets: &[&str]) -> Ledger {
         command.args(["--set", set]);
     }
     let output = command.output().unwrap();
-    serde_json::from_slice(&output.stdout).expect(&String::from_utf8_lossy(&output.stderr))
+    let errors = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).expect(&errors)
 }
 
 fn find<'a>(all: &'a [Layer<'a>], name: &str) -> &'a Layer<'a> {
