@@ -398,4 +398,6 @@ fn begin<S: Send + 'static>(
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod streams;
+#[cfg(test)]
 mod tests;

@@ -147,6 +147,14 @@ impl Session<'_> {
             }
         }
     }
+    /// A part of the viewer's screen on the whole screen. One without pixels may have been asked for anywhere.
+    fn placed(&self, part: Rect) -> Rect {
+        let region = self.gate.region;
+        match part.is_empty() {
+            true => Rect { w: 0, h: 0, ..region },
+            false => Rect { x: part.x + region.x, y: part.y + region.y, ..part },
+        }
+    }
     /// The viewer's screen, as far as it knows of it.
     fn own(&self) -> Rect {
         let (w, h) = (self.gate.region.w.min(self.told.0), self.gate.region.h.min(self.told.1));
@@ -190,9 +198,7 @@ impl Session<'_> {
             Message::Update { incremental, area } => {
                 let area = rect(area).meet(self.own());
                 if !incremental {
-                    let region = self.gate.region;
-                    let (x, y) = (area.x + region.x, area.y + region.y);
-                    self.watcher.again(Rect { x, y, ..area });
+                    self.watcher.again(self.placed(area));
                 }
                 self.wanted = Some(area);
             }
@@ -316,8 +322,7 @@ impl Session<'_> {
             }
         }
         let part = part.meet(self.own());
-        let (x, y) = (part.x + self.gate.region.x, part.y + self.gate.region.y);
-        if part.is_empty() || !self.watcher.waits(Rect { x, y, ..part }) {
+        if part.is_empty() || !self.watcher.waits(self.placed(part)) {
             return Ok(());
         }
         let mut lap = self.display.updates.begin_at(self.watcher.since());
