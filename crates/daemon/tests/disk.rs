@@ -369,6 +369,30 @@ fn initiators(disk: &Disk, folder: &Path) {
     assert_eq!(std::fs::read(folder.join("disk.img")).unwrap(), image, "anyone wrote");
 }
 
+/// The same file read by a program here and over TCP: both rates, and the share.
+#[test]
+fn the_disk_is_measured_beside_a_local_file_n_34() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Command::new(PROGRAM);
+    bench.args(["disk", "bench", "--quick", "--json", "--local"]).arg(folder.path());
+    let told = said(&bench.output().unwrap(), 0);
+    let lines: Vec<serde_json::Value> =
+        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = lines.iter().map(|line| line["bench"].as_str().unwrap()).collect();
+    let all = ["disk", "cache"].map(|medium| {
+        ["4k@1", "4k@32", "64k@1", "64k@32"].map(|cell| format!("disk/local-{medium}-{cell}"))
+    });
+    assert_eq!(names, all.concat());
+    for line in &lines {
+        let [value, other, ratio] = ["value", "peer_value", "ratio"].map(|key| line[key].as_f64());
+        let (value, other, ratio) = (value.unwrap(), other.unwrap(), ratio.unwrap());
+        assert!(value > 0.0 && other > 0.0 && (ratio - value / other).abs() < 1e-9, "{line}");
+        assert_eq!(line["peer"], "local file");
+    }
+    // A cached read costs less than the same over a network, by far.
+    assert!(lines[4]["ratio"].as_f64() < Some(1.0), "{}", lines[4]);
+}
+
 #[test]
 fn mistakes_are_told_before_it_begins() {
     let folder = tempfile::tempdir().unwrap();

@@ -178,3 +178,26 @@ fn an_x_screen_is_shown_its_scrolls_are_copies_and_keys_come_back() {
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     assert!(told["copies"].as_u64() >= Some(1), "{told}");
 }
+
+/// A key to its glyph, and a scroll, at the X screen and at a viewer far from it; scrolls as copies take fewer bytes.
+#[test]
+fn keys_and_scrolls_are_timed_here_and_away_n_14_n_15() {
+    if !has("Xvfb") {
+        return;
+    }
+    let mut bench = Command::new(PROGRAM);
+    bench.args(["display", "bench", "delay", "--quick", "--json"]);
+    let told = said(&bench.output().unwrap(), 0);
+    let lines: Vec<serde_json::Value> =
+        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = lines.iter().map(|line| line["bench"].as_str().unwrap()).collect();
+    let all = ["delay-key", "delay-scroll", "delay-scroll-without-copies"];
+    assert_eq!(names, all.map(|name| format!("display/{name}")));
+    for line in &lines {
+        let [away, here] = ["value", "peer_value"].map(|key| line[key].as_f64().unwrap());
+        assert!(here > 0.0 && away > 0.0, "{line}");
+        assert_eq!(line["peer"], "X screen");
+    }
+    let bytes = |at: usize| lines[at]["bytes"].as_f64().unwrap();
+    assert!(bytes(0) > 0.0 && bytes(1) * 4.0 < bytes(2), "copies: {told}");
+}

@@ -262,7 +262,21 @@ fn servers(protocol: &str, folder: &Path) -> Result<(Peer, Vec<Peer>), Complaint
     Ok((own, peers))
 }
 
-pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint> {
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    bench: Bench,
+    /// Beside a local file, in this folder; `disk/local` as the name does the same in the system's temporary folder
+    #[arg(long)]
+    local: Option<PathBuf>,
+}
+
+pub(crate) fn bench(arguments: &Arguments, quick: bool) -> Result<Report, Complaint> {
+    let Arguments { bench: arguments, local } = arguments;
+    let named = arguments.name.as_ref().is_some_and(|name| name.contains("local"));
+    if let Some(folder) = local.clone().or_else(|| named.then(std::env::temp_dir)) {
+        return super::local::bench(arguments, &folder, quick);
+    }
     let bench = Bench {
         name: arguments.name.clone(),
         seconds: if quick { 0.5 } else { arguments.seconds },

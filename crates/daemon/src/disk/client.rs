@@ -1,9 +1,10 @@
-//! A client of NBD for measurements: a given number of requests in flight on a Unix socket.
+//! A client of NBD for measurements: a given number of requests in flight on a connection.
 
 use crate::Complaint;
 use lastmeter_base::Stream;
 use lastmeter_wire::nbd::{self, Command, Kind, OPTION_LEN, REQUEST_LEN, Request, Wanted};
 use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,13 +20,32 @@ pub(super) struct Load {
     pub(super) depth: u32,
 }
 
-/// Opens an export; its size.
-fn open(
-    socket: &Path,
-    export: &str,
-) -> Result<(UnixStream, BufReader<UnixStream>, u64), Complaint> {
-    let mut stream = UnixStream::connect(socket)?;
-    let mut reader = BufReader::with_capacity(1 << 20, stream.try_clone()?);
+/// Where a disk is.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// A Unix socket.
+    Socket(&'a Path),
+    /// TCP.
+    Address(SocketAddr),
+}
+
+/// Where requests go, where answers come from, the size of the disk.
+pub(super) type Opened = (Box<dyn Write + Send>, BufReader<Box<dyn Read + Send>>, u64);
+
+/// Opens an export.
+pub(super) fn open(place: Place<'_>, export: &str) -> Result<Opened, Complaint> {
+    let (mut stream, reader): (Box<dyn Write + Send>, Box<dyn Read + Send>) = match place {
+        Place::Socket(path) => {
+            let stream = UnixStream::connect(path)?;
+            (Box::new(stream.try_clone()?), Box::new(stream))
+        }
+        Place::Address(address) => {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            (Box::new(stream.try_clone()?), Box::new(stream))
+        }
+    };
+    let mut reader = BufReader::with_capacity(1 << 20, reader);
     let mut greeting = [0; 18];
     reader.read_exact(&mut greeting)?;
     stream.write_all(&[0, 0, 0, 3])?;
@@ -53,7 +73,7 @@ fn open(
 }
 
 /// Says farewell: some servers end when a client goes without.
-fn close(stream: &mut UnixStream) -> Result<(), Complaint> {
+pub(super) fn close(stream: &mut impl Write) -> Result<(), Complaint> {
     let (offset, length) = (0, 0);
     let last = Request { flags: 0, command: Command::DISCONNECT, cookie: 0, offset, length };
     Ok(stream.write_all(&last.emit())?)
@@ -62,7 +82,7 @@ fn close(stream: &mut UnixStream) -> Result<(), Complaint> {
 /// Writes the whole disk: what was never written costs less to read.
 pub(super) fn fill(socket: &Path, export: &str) -> Result<(), Complaint> {
     const LENGTH: u32 = 1 << 20;
-    let (mut stream, mut reader, size) = open(socket, export)?;
+    let (mut stream, mut reader, size) = open(Place::Socket(socket), export)?;
     let data = vec![0xa5; LENGTH as usize];
     let mut offset = 0;
     while offset < size {
@@ -78,7 +98,7 @@ pub(super) fn fill(socket: &Path, export: &str) -> Result<(), Complaint> {
 
 /// Requests in turn at random places, for so long; how many were answered.
 pub(super) fn run(socket: &Path, export: &str, load: Load, seconds: f64) -> Result<u64, Complaint> {
-    let (mut stream, mut reader, size) = open(socket, export)?;
+    let (mut stream, mut reader, size) = open(Place::Socket(socket), export)?;
     let places = (size / u64::from(load.length)).max(1);
     let mut random = Stream::new(1, "places");
     let data = vec![0x5a; load.length as usize];

@@ -3,9 +3,9 @@
 mod bench;
 mod client;
 mod initiator;
+mod local;
 
 use crate::device::{File, Run, tell, until_ended, value};
-use crate::measured::Bench;
 use crate::sandbox::Ticking;
 use crate::{Complaint, Report, ticket};
 use lastmeter_device::disk::server::{Config, Server};
@@ -28,8 +28,8 @@ pub(crate) enum Command {
     Transfer(ticket::Use),
     /// The device's key and address, by which tickets name it
     Identity(File),
-    /// Measure it beside nbdkit, qemu-nbd and tgt where they are installed
-    Bench(Bench),
+    /// Measure it beside nbdkit, qemu-nbd and tgt where they are installed, or beside a local file
+    Bench(bench::Arguments),
     /// Serve memory for a benchmark
     #[command(hide = true)]
     Memory(bench::Memory),

@@ -25,16 +25,16 @@ use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
 /// Width and height of the screen.
-const SIZE: (u16, u16) = (1024, 768);
+pub(super) const SIZE: (u16, u16) = (1024, 768);
 /// Height of a line of text.
-const LINE: u16 = 16;
+pub(super) const LINE: u16 = 16;
 /// The corner that shows which step the screen is at.
 const MARK: Rect = Rect { x: SIZE.0 - 32, y: SIZE.1 - 32, w: 32, h: 32 };
 /// Quality 8 of 9, which viewers ask for on a local network.
 const QUALITY: i32 = encoding::QUALITY_0 + 8;
 
 /// Someone who draws.
-trait Drawer {
+pub(super) trait Drawer {
     fn put(&mut self, at: Rect, pixels: &[u8]) -> Result<(), Complaint>;
     fn copy(&mut self, to: Rect, from: (u16, u16)) -> Result<(), Complaint>;
     /// Returns once all of it is drawn.
@@ -57,14 +57,14 @@ impl Drawer for Program<Box<dyn Connection>> {
 }
 
 /// A window that fills an X screen.
-struct Window {
-    x: RustConnection,
-    window: u32,
+pub(super) struct Window {
+    pub(super) x: RustConnection,
+    pub(super) window: u32,
     context: u32,
 }
 
 impl Window {
-    fn open(screen: &str) -> Result<Window, Complaint> {
+    pub(super) fn open(screen: &str) -> Result<Window, Complaint> {
         let (x, number) = x11rb::connect(Some(screen))?;
         let root = x.setup().roots[number].clone();
         let (window, context) = (x.generate_id()?, x.generate_id()?);
@@ -97,12 +97,12 @@ impl Drawer for Window {
     }
 }
 
-fn bytes(pixels: &[u32]) -> Vec<u8> {
+pub(super) fn bytes(pixels: &[u32]) -> Vec<u8> {
     pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect()
 }
 
 /// Lines of text: glyphs of 8 by 16 in two colours, words and gaps.
-fn text(random: &mut Stream, w: u16, h: u16, ink: u32, paper: u32) -> Vec<u32> {
+pub(super) fn text(random: &mut Stream, w: u16, h: u16, ink: u32, paper: u32) -> Vec<u32> {
     let glyphs: Vec<[u8; 16]> = (0..60)
         .map(|_| {
             std::array::from_fn(
@@ -200,7 +200,7 @@ impl Work {
 }
 
 /// The mark's colour at a step: coarse, so that JPEG does not hide it.
-fn colour(number: usize) -> u32 {
+pub(super) fn colour(number: usize) -> u32 {
     let part = |at: usize| ((number >> (2 * at) & 3) * 64 + 32) as u32;
     part(2) << 16 | part(1) << 8 | part(0)
 }
@@ -228,11 +228,14 @@ impl Drop for Peer {
     }
 }
 
-fn free_port() -> Result<u16, Complaint> {
+pub(super) fn free_port() -> Result<u16, Complaint> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn begun<T>(name: &str, mut try_it: impl FnMut() -> Result<T, Complaint>) -> Result<T, Complaint> {
+pub(super) fn begun<T>(
+    name: &str,
+    mut try_it: impl FnMut() -> Result<T, Complaint>,
+) -> Result<T, Complaint> {
     let began = Instant::now();
     loop {
         match try_it() {
@@ -331,6 +334,9 @@ fn measure(peer: &mut Peer, work: &Work, copies: bool, bench: &Bench) -> Result<
 }
 
 pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint> {
+    if arguments.name.as_ref().is_some_and(|name| name.contains("delay")) {
+        return super::delay::bench(arguments, quick);
+    }
     let bench = Bench {
         name: arguments.name.clone(),
         seconds: if quick { 0.5 } else { arguments.seconds },
@@ -384,7 +390,8 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     }
     if json.is_empty() {
         return Err(Complaint(
-            "no benchmark of this name: scroll, scroll-without-copies, page, film".to_owned(),
+            "no benchmark of this name: scroll, scroll-without-copies, page, film, delay"
+                .to_owned(),
         ));
     }
     Ok(Report { text, json, good: true })

@@ -3,6 +3,7 @@
 
 mod bench;
 mod client;
+mod delay;
 mod feed;
 mod picture;
 mod profile;
@@ -36,7 +37,7 @@ pub(crate) enum Command {
     Feed(feed::Feed),
     /// What a display on the network must carry: the X packets of a program, and how many wait for an answer
     Profile(profile::Profile),
-    /// Measure it beside Xtigervnc where that is installed
+    /// Measure it beside Xtigervnc where that is installed; `delay`: a key to its glyph, beside the X screen itself
     Bench(Bench),
 }
 
