@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 pytest.importorskip("av", reason="PyAV is not installed")
 
-from lastmeter.media import Graph, account, desk, measure, modules
+from lastmeter.media import Graph, account, desk, files, measure, modules
 from lastmeter.media.network import CameraSource, WindowSink, wait_for_port
 from lastmeter.media.shows import Rover
 from lastmeter.media.window import BrowserSink
@@ -67,6 +67,33 @@ def display(start: Callable[[str, str, int], None]) -> str:
     text = f'name = "test"\nsize = "800x600"\nlisten = "127.0.0.1:{listen}"\n'
     start("display", f'{text}commands = "127.0.0.1:{commands}"\n', commands)
     return f"127.0.0.1:{commands}"
+
+
+def test_a_film_is_kept_on_a_network_disk_and_read_from_it(
+    start: Callable[[str, str, int], None],
+) -> None:
+    """A-78: a longer film was there before, whose end does not show."""
+    (listen,) = free_ports(1)
+    start("disk", f'memory = true\nsize = "8 MiB"\nlisten = "127.0.0.1:{listen}"\n', listen)
+    address = f"nbd://127.0.0.1:{listen}/{TOKEN}"
+
+    def graph(chains: list[str], **named: dict[str, object]) -> Graph:
+        return files.build({"chains": chains, "modules": named})
+
+    for frames in (60, 20):
+        writing = graph(
+            ["pattern -> write.in"],
+            pattern={"kind": "pattern", "width": 160, "height": 120, "frames": frames, "rate": 10},
+            write={"kind": "write", "path": address, "rate": 10},
+        )
+        writing.run()
+        writing.dispatcher.close()
+    reading = graph(
+        ["film.out -> discard"], film={"kind": "file", "name": address}, discard={"kind": "discard"}
+    )
+    reading.run()
+    reading.dispatcher.close()
+    assert reading.modules["discard"].handled == 20
 
 
 def test_edges_are_found_and_shown_live_on_one_core(display: str) -> None:

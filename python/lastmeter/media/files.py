@@ -58,8 +58,8 @@ def _file(name: str, **rest: Any) -> FileSource:
 
 
 def _write(path: str, **rest: Any) -> FileSink:
-    """Writes a film."""
-    return FileSink(Path(path), **rest)
+    """Writes a film into a file, or on a network disk (``nbd://host:port/token``)."""
+    return FileSink(DiskFile(path) if path.startswith("nbd://") else Path(path), **rest)
 
 
 def _captions(path: str, **rest: Any) -> CaptionSource:

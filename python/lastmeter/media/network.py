@@ -5,6 +5,7 @@ The client's side of ``lastmeter disk`` and ``lastmeter display``, in a few line
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import socket
@@ -65,7 +66,7 @@ def _receive(link: socket.socket, length: int) -> bytes:
 class DiskFile(io.RawIOBase):
     """A network disk as a file: NBD, fixed newstyle, simple replies. The export's name is the token.
 
-    A film can be read from it: ``FileSource(DiskFile("nbd://10.0.0.2/token"))``.
+    A film can be written to it, and read from it: ``FileSource(DiskFile("nbd://10.0.0.2/token"))``.
     """
 
     _OPTION = 0x49484156454F5054
@@ -163,12 +164,18 @@ class DiskFile(io.RawIOBase):
 
     def write(self, data: Buffer) -> int:
         data = bytes(data)
-        if self._at % 512 or len(data) % 512:
-            raise DeviceError("a disk is written in whole blocks of 512 bytes")
-        for begin in range(0, len(data), REQUEST):
-            part = data[begin : begin + REQUEST]
-            self._request(1, self._at, len(part), part)
-            self._at += len(part)
+        begin, end = self._at, self._at + len(data)
+        if end > self.length:
+            raise DeviceError(errno.ENOSPC, f"`{self.url}` has {self.length} bytes")
+        # Disks take whole blocks: what else is in the first and the last one stays.
+        first, last = begin // 512 * 512, -(-end // 512) * 512
+        before = self._request(0, first, 512)[: begin - first] if begin > first else b""
+        after = self._request(0, last - 512, 512)[end - last :] if end < last else b""
+        whole = before + data + after
+        for offset in range(0, len(whole), REQUEST):
+            part = whole[offset : offset + REQUEST]
+            self._request(1, first + offset, len(part), part)
+        self._at = end
         self.bytes_written += len(data)
         return len(data)
 

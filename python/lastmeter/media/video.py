@@ -137,13 +137,17 @@ def _captions(packet: Any, found: Any) -> Iterator[tuple[str, Payload]]:
 
 
 class FileSink(Module):
-    """Writes pictures, and sound if there is some, into a film: written aside, renamed when whole."""
+    """Writes pictures, and sound if there is some, into a film: written aside, renamed when whole.
+
+    On a network disk (:class:`lastmeter.media.network.DiskFile`) the film begins at the file's place and is MP4, which
+    can be read when it is whole and ends where it says, whatever follows on the disk.
+    """
 
     inputs = {"in": Frame, "sound": Sound}
     optional = True
 
     def __init__(
-        self, path: Path, *, rate: float = 25.0, codec: str = "libx264", bit_rate: int = 0
+        self, path: Path | Any, *, rate: float = 25.0, codec: str = "libx264", bit_rate: int = 0
     ) -> None:
         super().__init__()
         self.path = path
@@ -168,11 +172,11 @@ class FileSink(Module):
 
 
 class Writer:
-    """Writes a film. Nothing is at its path until :meth:`finish`."""
+    """Writes a film, to a path or a file object. Nothing is at a path until :meth:`finish`."""
 
     def __init__(
         self,
-        path: Path,
+        path: Path | Any,
         *,
         rate: float = 25.0,
         codec: str = "libx264",
@@ -182,7 +186,9 @@ class Writer:
         self.path, self.rate, self.codec, self.bit_rate = path, rate, codec, bit_rate
         self.sound_rate = sound_rate
         self.frames = 0
-        self._aside = path.with_name(f".{path.stem}.part{path.suffix}")
+        self._aside: Path | None = None
+        if not hasattr(path, "write"):
+            self._aside = path.with_name(f".{path.stem}.part{path.suffix}")
         self._film: Any = None
         self._video: Any = None
         self._audio: Any = None
@@ -229,7 +235,10 @@ class Writer:
             self._write(self._audio.encode(None))
         self._film.close()
         self._film = None
-        self._aside.replace(self.path)
+        if self._aside is None:
+            self.path.flush()
+        else:
+            self._aside.replace(self.path)
 
     def abandon(self) -> None:
         """Removes what was written, unless it is finished."""
@@ -237,11 +246,16 @@ class Writer:
             with suppress(av.FFmpegError, OSError):
                 self._film.close()
             self._film = None
-        self._aside.unlink(missing_ok=True)
+        if self._aside is not None:
+            self._aside.unlink(missing_ok=True)
 
     def _open(self, frame: Frame) -> None:
         try:
-            film = av.open(str(self._aside), "w")
+            film = (
+                av.open(self.path, "w", format="mp4")
+                if self._aside is None
+                else av.open(str(self._aside), "w")
+            )
             video = film.add_stream(self.codec, rate=Fraction(self.rate).limit_denominator(1001))
         except (av.FFmpegError, OSError, ValueError) as error:
             raise VideoError(f"cannot write `{self.path}`: {error}") from error
