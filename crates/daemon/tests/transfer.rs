@@ -117,13 +117,13 @@ fn a_transfer_with_a_ticket_passes_its_owner_by_n_03_n_25() {
     let key = ["plugin", "key", "alice", "--keys", "../issuers", "--secret", "."];
     std::fs::create_dir(folder.path().join("issuers")).unwrap();
     said(&hosts.owner(&owner, &key), 0);
+    let page = include_str!("../../../docs/transfer.md");
+    let section = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     for (number, folder) in [(2, &a), (3, &b)] {
-        let text = format!(
-            "file = 'disk.img'\nsize = '{} MiB'\n\
-             [transfer]\nlisten = '10.3.0.{number}:10811'\nidentity = 'disk.identity'\n\
-             keys = '../issuers'\n",
-            mib + 1
-        );
+        let section = section
+            .replace("10.3.0.2", &format!("10.3.0.{number}"))
+            .replace("\"issuers\"", "\"../issuers\"");
+        let text = format!("file = 'disk.img'\nsize = '{} MiB'\n{section}", mib + 1);
         std::fs::write(folder.join("disk.toml"), text).unwrap();
     }
     let mut image = File::create(a.join("disk.img")).unwrap();

@@ -71,6 +71,9 @@ pub(super) fn camera_as(
     Ok((Running(command.spawn()?), address))
 }
 
+/// A camera begins within this time; on a busy machine that takes seconds.
+const BEGINS: Duration = Duration::from_secs(30);
+
 /// A receiver of a camera that may just have begun.
 pub(super) fn receiver(address: SocketAddr, command: Asked) -> Result<Receiver, Complaint> {
     let began = Instant::now();
@@ -81,7 +84,7 @@ pub(super) fn receiver(address: SocketAddr, command: Asked) -> Result<Receiver, 
             receiver.ask(Code::Frames).and_then(|()| receiver.next(Duration::from_millis(200)));
         match came {
             Ok(Some(_)) => return Ok(receiver),
-            _ if began.elapsed() > Duration::from_secs(10) => {
+            _ if began.elapsed() > BEGINS => {
                 return Err(Complaint("the camera did not begin".to_owned()));
             }
             _ => std::thread::sleep(Duration::from_millis(20)),

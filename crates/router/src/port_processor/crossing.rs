@@ -210,6 +210,12 @@ impl Crossing {
         let queued = self.distributed.as_ref().map_or(0, Distributed::packets);
         peers.map(packets).sum::<usize>() as u64 + queued
     }
+    /// Packets handed over to each other one so far, and taken from each.
+    pub(super) fn passed(&self) -> [Vec<u64>; 2] {
+        let sent = self.passed[self.me].iter().map(|way| way.sent.load(Ordering::Relaxed));
+        let taken = self.passed.iter().map(|ways| ways[self.me].taken.load(Ordering::Relaxed));
+        [sent.collect(), taken.collect()]
+    }
     /// When it has something to do next, if it has.
     pub(super) fn ready_at(&self, now: Time) -> Option<Time> {
         let is_stuck = self.peers.iter().flatten().any(|peer| peer.stuck.is_some());

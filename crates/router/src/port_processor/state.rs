@@ -83,17 +83,23 @@ fn number(value: &Value) -> u64 {
 
 /// All port processors as one router. `names` are those of its ports.
 pub(super) fn together(names: &[String], all: &[Seen<'_>], passed: &[Vec<Passed>]) -> Value {
-    let flying = |from: usize, to: usize| {
-        let Passed { sent, taken } = &passed[from][to];
-        sent.load(Relaxed).saturating_sub(taken.load(Relaxed))
+    // Those that run have gone on since they were looked at: what they counted then is of the same moment as the rest.
+    let sent_by = |from: usize, to: usize| match &all[from].state {
+        Some(state) => number(&state["sent"][to]),
+        None => passed[from][to].sent.load(Relaxed),
     };
+    let taken_by = |from: usize, to: usize| match &all[to].state {
+        Some(state) => number(&state["taken"][from]),
+        None => passed[from][to].taken.load(Relaxed),
+    };
+    let flying = |from: usize, to: usize| sent_by(from, to).saturating_sub(taken_by(from, to));
     let mut inside = 0;
     let mut processors = Vec::new();
     let mut lost = vec![0; names.len()];
     for (at, seen) in all.iter().enumerate() {
         let others = 0..all.len();
-        let sent: u64 = others.clone().map(|to| passed[at][to].sent.load(Relaxed)).sum();
-        let taken: u64 = others.clone().map(|from| passed[from][at].taken.load(Relaxed)).sum();
+        let sent: u64 = others.clone().map(|to| sent_by(at, to)).sum();
+        let taken: u64 = others.clone().map(|from| taken_by(from, at)).sum();
         let to_it: u64 = others.map(|from| flying(from, at)).sum();
         let mut shown = json!({
             "name": seen.name,
@@ -281,7 +287,10 @@ impl PortProcessor {
             json!({ "name": flow.name, "packets": flow.seen, "reserved": reserved })
         });
         let flows: Vec<Value> = flows.collect();
+        let [sent, taken] = self.crossing.as_ref().map(Crossing::passed).unwrap_or_default();
         json!({
+            "sent": sent,
+            "taken": taken,
             "flows": flows,
             "ports": ports,
             "plugins": plugins,
