@@ -359,7 +359,12 @@ def test_a_graph_file_names_a_picture_to_look_for(tmp_path: Path) -> None:
     )
     find = graph.modules["find"]
     found: list[Event] = []
-    find.send = lambda _, event: found.append(event)  # type: ignore[method-assign]
+
+    def keep(port: str, payload: Payload) -> None:
+        assert port == "out" and isinstance(payload, Event)
+        found.append(payload)
+
+    find.send = keep  # type: ignore[method-assign]
     find.process("in", Frame(0.0, 0.1, image=still, number=0))
     assert [(one.values["x"], one.values["y"]) for one in found] == [(30, 20)]
     with pytest.raises(GraphError, match="cannot read the picture"):

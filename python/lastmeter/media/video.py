@@ -183,7 +183,8 @@ class Writer:
         bit_rate: int = 0,
         sound_rate: int = 0,
     ) -> None:
-        self.path, self.rate, self.codec, self.bit_rate = path, rate, codec, bit_rate
+        self.path: Any = path
+        self.rate, self.codec, self.bit_rate = rate, codec, bit_rate
         self.sound_rate = sound_rate
         self.frames = 0
         self._aside: Path | None = None
