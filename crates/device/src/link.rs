@@ -1,10 +1,10 @@
-//! Connections of clients: those that take too long are closed.
+//! Connections of clients: each has a thread while there is a place, and those that take too long are closed.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Unpredictable bytes, for challenges.
@@ -13,6 +13,38 @@ pub(crate) fn unpredictable() -> Result<[u8; 16], String> {
     let file = std::fs::File::open("/dev/urandom");
     file.and_then(|mut file| file.read_exact(&mut bytes)).map_err(|error| error.to_string())?;
     Ok(bytes)
+}
+
+/// One of the places that clients take; free again when this is dropped, also by a panic.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Place> {
+        let place = Place(taken.clone());
+        (taken.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves a client on a thread of its own, unless `most` are being served; `taken` counts them.
+pub(crate) fn serve(
+    taken: &Arc<AtomicUsize>,
+    most: usize,
+    stack: usize,
+    client: impl FnOnce() + Send + 'static,
+) {
+    let Some(place) = Place::take(taken, most) else { return };
+    let run = move || {
+        let _place = place;
+        client();
+    };
+    // Without a thread the connection is closed.
+    let _ = std::thread::Builder::new().stack_size(stack).spawn(run);
 }
 
 /// A connection that can give up.
@@ -68,6 +100,28 @@ impl<S: Stream> Read for Patient<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_whose_thread_panics_gives_its_place_back() {
+        const MOST: usize = 3;
+        let taken = Arc::<AtomicUsize>::default();
+        let (told, served) = std::sync::mpsc::channel();
+        for number in 0..10 {
+            let told = told.clone();
+            serve(&taken, MOST, 64 << 10, move || {
+                told.send(number).expect("the test waits");
+                // No message of a panic, which would look like one of a test.
+                std::panic::resume_unwind(Box::new(number));
+            });
+            assert_eq!(served.recv_timeout(Duration::from_secs(10)), Ok(number));
+            while taken.load(Ordering::Relaxed) > 0 {
+                std::thread::yield_now();
+            }
+        }
+        let all: Vec<Place> = (0..MOST).filter_map(|_| Place::take(&taken, MOST)).collect();
+        serve(&taken, MOST, 64 << 10, || panic!("there is no place"));
+        assert_eq!((all.len(), taken.load(Ordering::Relaxed)), (MOST, MOST));
+    }
 
     /// A client that sends a byte now and then is given up when its time is over, not when it pauses.
     #[test]

@@ -71,7 +71,7 @@ pub struct Camera {
     /// Their bytes.
     pub bytes: AtomicU64,
     /// Viewers that are connected.
-    pub viewers: AtomicUsize,
+    pub viewers: Arc<AtomicUsize>,
     /// When it started: the zero of the policies' clock.
     pub began: Instant,
 }

@@ -33,7 +33,7 @@ use super::store::Store;
 use super::{http, rtsp, session, source};
 use crate::access::{Access, Client, Table};
 use crate::account::Account;
-use crate::link::Patient;
+use crate::link::{self, Patient};
 use crate::transfer;
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
@@ -45,7 +45,7 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// The most viewers by HTTP and RTSP.
@@ -137,7 +137,7 @@ impl Config {
             certificate: std::sync::Mutex::default(),
             packets: 0.into(),
             bytes: 0.into(),
-            viewers: 0.into(),
+            viewers: Arc::default(),
             began: Instant::now(),
         }))
     }
@@ -223,30 +223,22 @@ fn announce(camera: &Camera, address: SocketAddr) -> std::io::Result<()> {
     Announced { name: camera.name.clone(), address, needs_token }.serve()
 }
 
-/// A thread for a viewer, unless there are too many.
+/// Serves a viewer, unless there are too many.
 fn begin(
     camera: &Arc<Camera>,
     tell: &Arc<impl Fn(&str) + Send + Sync + 'static>,
     stream: TcpStream,
 ) {
-    if camera.viewers.fetch_add(1, Relaxed) >= VIEWERS_MAX {
-        camera.viewers.fetch_sub(1, Relaxed);
-        return;
-    }
     let _ = stream.set_nodelay(true);
     let (own, tell) = (camera.clone(), tell.clone());
-    let run = move || {
+    link::serve(&camera.viewers, VIEWERS_MAX, STACK, move || {
         if let Err(error) = viewer(&own, stream) {
             let left = [std::io::ErrorKind::BrokenPipe, std::io::ErrorKind::ConnectionReset];
             if !left.contains(&error.kind()) {
                 tell(&format!("a viewer: {error}"));
             }
         }
-        own.viewers.fetch_sub(1, Relaxed);
-    };
-    if std::thread::Builder::new().stack_size(STACK).spawn(run).is_err() {
-        camera.viewers.fetch_sub(1, Relaxed);
-    }
+    });
 }
 
 /// Reads the first request, which says how the viewer speaks.

@@ -359,8 +359,8 @@ impl<'a> Session<'a> {
     ) -> Result<(), End> {
         let extents = request.command == Command::STATUS;
         if let Err(failed) = done {
-            let (code, why) = match failed.raw_os_error() {
-                Some(28) => (error::SPACE, "the medium is full"),
+            let (code, why) = match failed.kind() {
+                io::ErrorKind::StorageFull => (error::SPACE, "the medium is full"),
                 _ => (error::MEDIUM, "the medium failed"),
             };
             self.fail(writer, request, code, why)?;

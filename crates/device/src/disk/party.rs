@@ -7,6 +7,7 @@ use crate::account::Account;
 use crate::transfer::{Give, PIECE_MAX, Party, Take};
 use lastmeter_plugin::request::block;
 use lastmeter_wire::ticket::{Cargo, From, RECORD_UNIT, Ticket, To, record};
+use std::io::ErrorKind;
 
 impl Party for Disk {
     fn access(&self) -> &Access {
@@ -121,8 +122,8 @@ impl Take for Taking<'_> {
         let place = asked.map_err(|refusal| refusal.words().to_owned())?;
         let written = disk.medium.write(place, data, false);
         lap.served(MEDIUM);
-        written.map_err(|error| match error.raw_os_error() {
-            Some(28) => "the medium is full".to_owned(),
+        written.map_err(|error| match error.kind() {
+            ErrorKind::StorageFull => "the medium is full".to_owned(),
             _ => "the medium failed".to_owned(),
         })?;
         disk.account.end(lap, data.len() as u64);

@@ -31,7 +31,7 @@ use super::scsi::Unit;
 use super::{Disk, End, STAGES, iscsi, nbd};
 use crate::access::{Access, Client, TOKEN_LEN_MIN, Table};
 use crate::account::Account;
-use crate::link::{Patient, Stream, unpredictable};
+use crate::link::{self, Patient, Stream, unpredictable};
 use crate::transfer;
 use lastmeter_base::{Bytes, Quantity};
 use lastmeter_plugin::Kind;
@@ -333,15 +333,10 @@ fn iscsi_session(
     }
 }
 
-/// A thread for a client, unless there are too many.
+/// Serves a client, unless there are too many.
 fn begin<S: Stream>(shared: &Arc<Shared>, stream: S, writer: S, session: Session<S>) {
-    let clients = &shared.clients;
-    if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
-        clients.fetch_sub(1, Ordering::Relaxed);
-        return;
-    }
     let own = shared.clone();
-    let served = move || {
+    link::serve(&shared.clients, CLIENTS_MAX, STACK, move || {
         let chosen = Arc::<AtomicBool>::default();
         let reader = Patient::new(stream, Instant::now() + PATIENCE, chosen.clone());
         let mut reader = BufReader::with_capacity(BUFFER, reader);
@@ -349,11 +344,7 @@ fn begin<S: Stream>(shared: &Arc<Shared>, stream: S, writer: S, session: Session
         if let End::Wrong(why) = session(&own, &mut reader, writer, &ready) {
             (own.tell)(&why);
         }
-        own.clients.fetch_sub(1, Ordering::Relaxed);
-    };
-    if std::thread::Builder::new().stack_size(STACK).spawn(served).is_err() {
-        clients.fetch_sub(1, Ordering::Relaxed);
-    }
+    });
 }
 
 #[cfg(test)]

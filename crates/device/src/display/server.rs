@@ -37,7 +37,7 @@ use super::transport::Link;
 use super::{commands, datagrams, session, web};
 use crate::access::{Access, Client, Table};
 use crate::account::Account;
-use crate::link::{Patient, Stream};
+use crate::link::{self, Patient, Stream};
 use crate::{tls, transfer};
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
@@ -322,7 +322,8 @@ impl Server {
             });
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    begin(&clients, &serve, stream);
+                    let serve = serve.clone();
+                    link::serve(&clients, CLIENTS_MAX, STACK, move || serve(stream));
                 }
             });
         }
@@ -369,30 +370,11 @@ fn accept(
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let _ = stream.set_nodelay(true);
-            begin(&clients, &serve, stream);
+            let serve = serve.clone();
+            link::serve(&clients, CLIENTS_MAX, STACK, move || serve(stream));
         }
     });
     Ok(address)
-}
-
-/// A thread for a client, unless there are too many.
-fn begin<S: Send + 'static>(
-    clients: &Arc<AtomicUsize>,
-    serve: &Arc<impl Fn(S) + Send + Sync + 'static>,
-    stream: S,
-) {
-    if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
-        clients.fetch_sub(1, Ordering::Relaxed);
-        return;
-    }
-    let (counted, serve) = (clients.clone(), serve.clone());
-    let run = move || {
-        serve(stream);
-        counted.fetch_sub(1, Ordering::Relaxed);
-    };
-    if std::thread::Builder::new().stack_size(STACK).spawn(run).is_err() {
-        clients.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

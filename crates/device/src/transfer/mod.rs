@@ -28,14 +28,14 @@ pub use holder::present;
 
 use crate::access::{ANYONE, Access};
 use crate::account::Account;
-use crate::keys;
+use crate::{keys, link};
 use identity::Identity;
 use lastmeter_wire::ticket::{ID_LEN, Ticket};
 use serde::Deserialize;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use tickets::{Tickets, seconds};
 
 /// Limit on concurrent transfers and those who ask for them.
@@ -50,7 +50,7 @@ const STACK: usize = 512 << 10;
 /// # Errors
 /// If the system has no random numbers.
 pub fn id() -> Result<[u8; ID_LEN], String> {
-    crate::link::unpredictable()
+    link::unpredictable()
 }
 
 /// The part of a device's file about transfers.
@@ -111,7 +111,6 @@ struct Shared<P> {
     party: Arc<P>,
     identity: Identity,
     tickets: Tickets,
-    running: AtomicUsize,
     tell: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -163,26 +162,18 @@ impl Config {
         let listener = TcpListener::bind(self.listen).map_err(place)?;
         let address = listener.local_addr().map_err(place)?;
         let (config, key) = (identity.server()?, identity.key);
-        let (running, tell) = (AtomicUsize::new(0), Box::new(tell));
-        let shared = Arc::new(Shared { party, identity, tickets, running, tell });
+        let running = Arc::<AtomicUsize>::default();
+        let shared = Arc::new(Shared { party, identity, tickets, tell: Box::new(tell) });
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                if shared.running.fetch_add(1, Ordering::Relaxed) >= TRANSFERS_MAX {
-                    shared.running.fetch_sub(1, Ordering::Relaxed);
-                    continue;
-                }
                 let (own, config) = (shared.clone(), config.clone());
-                let run = move || {
+                link::serve(&running, TRANSFERS_MAX, STACK, move || {
                     let ended = Channel::accept(stream, &config)
                         .and_then(|channel| session::serve(&own, channel));
                     if let Err(why) = ended {
                         (own.tell)(&format!("transfer: {why}"));
                     }
-                    own.running.fetch_sub(1, Ordering::Relaxed);
-                };
-                if std::thread::Builder::new().stack_size(STACK).spawn(run).is_err() {
-                    shared.running.fetch_sub(1, Ordering::Relaxed);
-                }
+                });
             }
         });
         Ok(Listening { address, key })
