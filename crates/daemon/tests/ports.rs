@@ -57,6 +57,7 @@ fn a_plugin_is_exchanged_while_packets_pass_and_other_flows_lose_none_d_17() {
 const FAIR: f64 = 0.1;
 
 /// On a line of 2 Mbit/s, a flow that offers four times as much as another gets no more, with today's disciplines for that.
+/// Without them a second flow that offers less than half of the line loses most of it; with them it would lose none.
 #[test]
 fn cake_and_fq_pie_share_the_line_of_a_running_port_d_79() {
     let Some(mut star) = Star::new("cake", 3) else { return };
@@ -65,14 +66,16 @@ fn cake_and_fq_pie_share_the_line_of_a_running_port_d_79() {
     for from in [1, 2] {
         star.reaches(from, 3);
     }
-    for (queue, fair) in [
-        ("{ cake = {} }", true),
-        ("{ fq-pie = {} }", true),
-        ("{ drop-tail = { packets = 50 } }", false),
+    for (queue, fair, rates) in [
+        ("{ cake = {} }", true, [1600, 400]),
+        ("{ fq-pie = {} }", true, [1600, 400]),
+        // Evenly spaced packets of both keep a phase, so equal queues can favour either; sixteen times as many cannot hide.
+        ("{ drop-tail = { packets = 50 } }", false, [1600, 100]),
     ] {
         said(&star.router("set", &["ports.p3.queue", queue]), 0);
         let receiver = receive(&star, 3, u64::MAX / 2, 5.0);
-        let senders = [(1, 1600), (2, 400)]
+        let senders = [1, 2]
+            .map(|k| (k, rates[k - 1]))
             .map(|(k, rate)| send(&star, k, "10.3.0.1", [rate * 4, 1, rate, 1000]));
         for mut sender in senders {
             assert!(sender.wait().unwrap().success());
@@ -81,11 +84,15 @@ fn cake_and_fq_pie_share_the_line_of_a_running_port_d_79() {
         assert_eq!(sum(&told["late"]), 0, "{told}");
         let came = [1, 2].map(|k| came_from(&told, k) as f64);
         let share = came[0] / (came[0] + came[1]);
-        println!("{queue}: the flow that offers four times as much gets {share:.3}");
+        println!(
+            "{queue}: the flow that offers {} of {} gets {share:.3}",
+            rates[0],
+            rates[0] + rates[1]
+        );
         match fair {
             true => assert!((share - 0.5).abs() <= FAIR, "{queue}: {share}"),
-            // Without them, who offers more gets more.
-            false => assert!(share > 0.55, "{queue}: {share}"),
+            // Fair shares would be 140 and 100 of the 240 packets a second that the line takes.
+            false => assert!(share > 140.0 / 240.0 + FAIR, "{queue}: {share}"),
         }
         // About 240 packets a second leave: those that were sent, and the line was the limit.
         assert!(came[0] + came[1] > 600.0, "{told}");
