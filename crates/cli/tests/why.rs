@@ -114,7 +114,7 @@ fn a_short_run_balances() {
         assert!((parts - share("busy")).abs() < 1e-9);
     }
     let notes = ledger["notes"].to_string();
-    let refuted = notes.contains("offers no what-ifs");
+    let refuted = notes.contains("predicts no changes");
     assert_eq!(ledger["what_ifs"].as_array().unwrap().len() > 8, !refuted, "{notes}");
     // Where the machine may be sampled, what it went into is known but for a little.
     if ledger["provenance"]["level"] != "L1" {
@@ -127,6 +127,27 @@ fn a_short_run_balances() {
     assert!(mean(&copy_in["service"]) > 0.0 && mean(&copy_out["service"]) > 0.0);
     let unknown = of("not attributed").map_or(0.0, |stage| mean(&stage["wait"]));
     assert!(unknown <= 0.1 * latency || ledger["verdict"]["confidence"] != "high", "{unknown}");
+}
+
+#[test]
+fn changes_are_applied_in_turn_where_the_host_is_not_calibrated() {
+    let began = Instant::now();
+    let output = in_own_cache(&["--json", "--quick", "why"], "cold").output().unwrap();
+    assert!(output.status.success(), "{}", words(&output));
+    let ledger = ledger(&output);
+    let what_ifs = ledger["what_ifs"].as_array().unwrap();
+    assert!(what_ifs.len() > 5, "{what_ifs:?}");
+    for one in what_ifs {
+        let value = |name: &str| one[name].as_f64();
+        assert!(one["predicted"].is_null() && one["error"].is_null(), "{one}");
+        let (now, then) = (value("baseline").unwrap(), value("measured").unwrap());
+        assert!((value("gain").unwrap() - (then / now - 1.0)).abs() < 1e-9, "{one}");
+    }
+    let gains: Vec<f64> = what_ifs.iter().map(|one| one["gain"].as_f64().unwrap()).collect();
+    assert!(gains.is_sorted_by(|a, b| a >= b), "best first: {gains:?}");
+    let notes = ledger["notes"].to_string();
+    assert!(notes.contains("lastmeter calibrate") && notes.contains("in turn"), "{notes}");
+    println!("explained in {:.1} s", began.elapsed().as_secs_f64());
 }
 
 #[test]

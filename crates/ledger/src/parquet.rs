@@ -271,7 +271,7 @@ fn what_ifs(ledger: &Ledger) -> Columns {
     columns.text("change", &rows, |row| &row.change);
     columns.text("metric", &rows, |row| &row.metric);
     columns.real("baseline", &rows, |row| row.baseline);
-    columns.real("predicted", &rows, |row| row.predicted);
+    columns.add("predicted", Values::RealOrNone(rows.iter().map(|row| row.predicted).collect()));
     columns.add("measured", Values::RealOrNone(rows.iter().map(|row| row.measured).collect()));
     columns.add("error", Values::RealOrNone(rows.iter().map(|row| row.error).collect()));
     columns.real("gain", &rows, |row| row.gain);

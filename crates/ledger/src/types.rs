@@ -360,13 +360,14 @@ pub struct WhatIf {
     pub metric: String,
     /// The metric of this run.
     pub baseline: f64,
-    /// The metric that the model predicts with the change.
-    pub predicted: f64,
+    /// The metric that the model predicts with the change; `None` where no model that holds is known.
+    pub predicted: Option<f64>,
     /// The metric measured with the change applied; `None` where it was not.
     pub measured: Option<f64>,
-    /// (predicted - measured) / measured; `None` where it was not applied.
+    /// (predicted - measured) / measured; `None` where either is missing.
     pub error: Option<f64>,
-    /// By how much the change is better than the baseline, as a share of it; may be negative.
+    /// By how much the change is better than the baseline, as a share of it; may be negative. Measured where the
+    /// change was applied, else predicted.
     pub gain: f64,
 }
 

@@ -8,7 +8,6 @@ use crate::statistics::Spread;
 use crate::transfer::{Placement, Setting};
 use lastmeter_base::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
-use std::time::Instant;
 
 /// Measured time of each run.
 const DURATION: Duration = Duration::from_ms(300);
@@ -66,8 +65,7 @@ pub fn settings() -> Vec<(&'static str, Setting)> {
     ]
 }
 
-/// Predicts and measures settings to be compared. Their runs alternate, so that drift of the machine's
-/// speed affects all of them, and shows in their spread.
+/// Predicts and measures settings to be compared, in turn.
 ///
 /// # Errors
 /// As [`predict`] and [`Hosts::run`].
@@ -77,17 +75,12 @@ pub fn together(
     settings: &[Setting],
 ) -> Result<Vec<Validated>> {
     let predictions: Result<Vec<_>> = settings.iter().map(|s| predict(calibration, s)).collect();
-    let mut runs = vec![(Vec::new(), 0.0_f64); settings.len()];
-    for _ in 0..RUNS {
-        for ((rates, others), setting) in runs.iter_mut().zip(settings) {
-            let m = hosts.run_quiet(setting, Instant::now() + PATIENCE)?;
-            rates.push(m.goodput.windows.median);
-            *others = others.max(m.others + m.crowd);
-        }
-    }
-    let all = settings.iter().zip(predictions?).zip(runs);
-    let validated = all.map(|((setting, prediction), (rates, others))| {
-        let measured = Spread::of(rates);
+    let predictions = predictions?;
+    let runs = hosts.run_in_turn(settings, RUNS, PATIENCE)?;
+    let all = settings.iter().zip(predictions).zip(runs);
+    let validated = all.map(|((setting, prediction), runs)| {
+        let measured = Spread::of(runs.iter().map(|m| m.goodput.windows.median).collect());
+        let others = runs.iter().map(|m| m.others + m.crowd).fold(0.0, f64::max);
         Validated {
             setting: setting.clone(),
             predicted: prediction.goodput,

@@ -143,38 +143,45 @@ fn render(rows: &[Row], prediction: &Prediction) -> String {
     out
 }
 
-/// What was applied: predicted, measured, error.
+/// What the best change, or the one asked for, buys: predicted, measured, or both and the error.
 pub fn applied(candidate: &Candidate) -> String {
     let row = &candidate.row;
     let show = |value| figures::metric(&row.metric, value);
-    let (Some(measured), Some(error)) = (row.measured, row.error) else {
-        return format!(
-            "WHAT IF  {} (--what-if {})\n  predicted {}, {} against {} now; not applied\n",
-            row.change,
-            candidate.change.key(),
-            show(row.predicted),
-            figures::gain(row.gain),
-            show(row.baseline)
-        );
+    let gain = |value: f64| {
+        figures::gain(match row.metric.as_str() {
+            "latency" => row.baseline / value - 1.0,
+            _ => value / row.baseline - 1.0,
+        })
     };
-    let real = match row.metric.as_str() {
-        "latency" => row.baseline / measured - 1.0,
-        _ => measured / row.baseline - 1.0,
-    };
-    let within = match error.abs() <= candidate.uncertainty {
-        true => "within",
-        false => "outside",
-    };
-    format!(
-        "APPLIED  {} (--what-if {})\n  predicted {} ({}), measured {} ({})\n  error {}: {within} \
-         the {:.0} % that the model expects\n",
-        row.change,
-        candidate.change.key(),
-        show(row.predicted),
-        figures::gain(row.gain),
-        show(measured),
-        figures::gain(real),
-        figures::gain(error),
-        candidate.uncertainty * 100.0
-    )
+    let heading =
+        |word: &str| format!("{word}  {} (--what-if {})", row.change, candidate.change.key());
+    let said = |how: &str, value: f64| format!("{how} {} ({})", show(value), gain(value));
+    match (row.predicted, row.measured) {
+        (Some(predicted), Some(measured)) => {
+            let both = format!("{}, {}", said("predicted", predicted), said("measured", measured));
+            let error = predicted / measured - 1.0;
+            let band = candidate.uncertainty.unwrap_or(0.0);
+            let within = if error.abs() <= band { "within" } else { "outside" };
+            let of = figures::gain(error);
+            let judged =
+                format!("error {of}: {within} the {:.0} % that the model expects", band * 100.0);
+            format!("{}\n  {both}\n  {judged}\n", heading("APPLIED"))
+        }
+        (None, Some(measured)) => {
+            let now = show(row.baseline);
+            format!(
+                "{}\n  {}, in turn with the transfer as it is ({now})\n",
+                heading("APPLIED"),
+                said("measured", measured)
+            )
+        }
+        (predicted, None) => {
+            let predicted = said("predicted", predicted.unwrap_or(row.baseline));
+            format!(
+                "{}\n  {predicted}, against {} now; not applied\n",
+                heading("WHAT IF"),
+                show(row.baseline)
+            )
+        }
+    }
 }

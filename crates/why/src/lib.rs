@@ -15,7 +15,8 @@
 //! | `truth`     | bottlenecks made on purpose                   | a score of the verdicts         |
 //! | `judgement` | what limited a transfer                       | the ledger's verdict            |
 //! | `change`    | one change, by name (`mtu=4000`)              | another setting or another host |
-//! | `what_if`   | changes                                       | ranked predictions              |
+//! | `trial`     | changes                                       | what they brought when applied  |
+//! | `what_if`   | predictions and trials of changes             | what each buys, best first      |
 //! | `beside`    | measured and predicted                        | text, side by side              |
 //! | `explain`   | the name of a stage or figure                 | how it was measured             |
 //! | `reach`     | profiles of hosts, and a rate                 | which of them carry it          |
@@ -36,6 +37,7 @@ pub mod pipeline;
 pub mod ranking;
 pub mod reach;
 pub mod remote;
+pub mod trial;
 pub mod truth;
 pub mod what_if;
 

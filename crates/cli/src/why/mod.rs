@@ -21,9 +21,9 @@ use std::path::PathBuf;
 /// Explain a transfer on this machine: which side and resource limit it, and what would help.
 ///
 /// Runs a transfer between two processes in network namespaces of their own, says at once what limits it,
-/// measures each of its stages (by sampling the kernel where that is allowed, else by leaving them out),
-/// predicts what changes would buy, applies the best one, and prints predicted beside measured. Needs no
-/// privileges where user namespaces are allowed.
+/// measures each of its stages (by sampling the kernel where that is allowed, else by leaving them out), and
+/// applies changes in turn with the transfer to measure what each buys. Where this host is calibrated
+/// (`lastmeter calibrate`), predictions stand beside. Needs no privileges where user namespaces are allowed.
 ///
 /// With `--to HOST`, where `lastmeter why --agent` runs, both ends of the transfer or of the command's connections
 /// are observed, each on its own host, and joined into one ledger.

@@ -15,6 +15,7 @@ use lastmeter_live::sample;
 use lastmeter_live::stages::{self, Stages};
 use lastmeter_live::transfer::{Measurement, Setting};
 use lastmeter_why::change::{self, Change};
+use lastmeter_why::trial::{self, Trials};
 use lastmeter_why::what_if::{self, Candidate};
 use lastmeter_why::{beside, explain, model, own};
 use std::time::{Duration, Instant};
@@ -23,6 +24,10 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a transfer is retried while other programs disturb it.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Said where nothing is predicted because nothing is known of the host yet.
+const UNCALIBRATED: &str = "This host is not calibrated, so nothing is predicted: `lastmeter calibrate` (half a minute) adds what \
+                            faster processors and memory would buy, and predictions beside what is measured here.";
 
 /// A first look is this long: its verdict comes before three seconds have passed.
 const FIRST: lastmeter_base::Duration = lastmeter_base::Duration::from_ms(500);
@@ -34,6 +39,11 @@ struct Found {
     host: String,
     /// Why there are no samples, or remarks on them.
     notes: Vec<String>,
+    /// What changes buy, best first.
+    candidates: Vec<Candidate>,
+    /// The one that was requested, or the best.
+    chosen: Option<usize>,
+    /// Where this host is calibrated.
     model: Option<Model>,
 }
 
@@ -41,25 +51,33 @@ struct Found {
 struct Model {
     prediction: Prediction,
     profile: Source,
-    candidates: Vec<Candidate>,
-    /// The one that was chosen or requested.
-    chosen: Option<usize>,
-    /// Why it offers no what-ifs.
+    /// Why it predicts no changes.
     refuted: Option<String>,
 }
 
-/// What the user asks of the model.
+/// What the user asks about changes.
 #[derive(Clone, Copy)]
 struct Asked {
     change: Option<Change>,
     apply: bool,
 }
 
+impl Asked {
+    /// The changes that are applied: the one requested, or all.
+    fn to_apply(self, all: &[Change]) -> Vec<Change> {
+        match self.change {
+            Some(change) if self.apply => vec![change],
+            Some(_) => Vec::new(),
+            None => all.to_vec(),
+        }
+    }
+}
+
 pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let setting = arguments.transfer.setting(common.quick)?;
     let asked = arguments.what_if.as_ref();
     let change = asked.map(|text| self::asked(text, arguments.apply, &setting)).transpose()?;
-    let asked = Asked { change, apply: arguments.apply || change.is_none() };
+    let asked = Asked { change, apply: arguments.apply };
     let steps = Steps::new(6);
     let mut hosts = Hosts::open(false)?;
     steps.next("looking at the machine");
@@ -68,22 +86,22 @@ pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, C
         steps.aside(|| output::note(words));
     }
     let mut found = first(common, &steps, &mut hosts, arguments, &setting, busy)?;
-    // Constants that are not known yet are no reason to wait for what is.
+    // A calibration is never a reason to wait for what can be had without: only a prediction that was asked for needs one.
     let cold = cache::is_cold();
-    if cold {
+    if cold && asked.change.is_some() {
         let ledger = ledger(&found);
         steps.aside(|| match common.json {
             true => output::print(&report::json::to_line(&ledger)),
             false => output::print(&report::terminal::render(&ledger, output::style())),
         });
     }
-    found.model = Some(model(&steps, &mut hosts, &found.measured, asked)?);
+    changes(&steps, &mut hosts, &mut found, asked, cold)?;
     drop(steps);
     let ledger = ledger(&found);
     if common.json {
         output::print(&report::json::to_line(&ledger));
     } else {
-        if cold {
+        if cold && found.model.is_some() {
             output::print("\nWith the constants of this host:");
         }
         show(&found, &ledger);
@@ -125,7 +143,7 @@ fn first(
     if let Err(why) = sampling {
         notes.push(format!("L0: the stages were found by leaving them out, because {why}."));
     }
-    Ok(Found { measured, stages, host, notes, model: None })
+    Ok(Found { measured, stages, host, notes, candidates: Vec::new(), chosen: None, model: None })
 }
 
 /// The transfer and its stages: sampled where that is allowed, else by leaving them out.
@@ -162,7 +180,15 @@ pub(super) fn measured(
     let (measured, stages) = measure(&steps, &mut hosts, arguments, &setting)?;
     let notes = sampling.err().into_iter().collect();
     let host = observe::host()?;
-    Ok(ledger(&Found { measured, stages, host, notes, model: None }))
+    Ok(ledger(&Found {
+        measured,
+        stages,
+        host,
+        notes,
+        candidates: Vec::new(),
+        chosen: None,
+        model: None,
+    }))
 }
 
 /// How a figure is measured; the cost of a stage is measured first.
@@ -213,44 +239,52 @@ fn asked(text: &str, apply: bool, setting: &Setting) -> Result<Change, Complaint
     Ok(change)
 }
 
-/// What this host's constants make of the transfer, and what a change brought.
-fn model(
+/// What changes buy: applied in turn with the transfer, and predicted where this host is calibrated or a prediction
+/// was asked for.
+fn changes(
     steps: &Steps,
     hosts: &mut Hosts,
-    measured: &Measurement,
+    found: &mut Found,
     asked: Asked,
-) -> Result<Model, Complaint> {
-    let setting = &measured.setting;
-    steps.next(if cache::is_cold() { "calibrating this host" } else { "reading calibration" });
+    cold: bool,
+) -> Result<(), Complaint> {
     hosts.stop_sampling();
-    let held = cache::refreshed(cache::calibration()?, hosts)?;
-    steps.aside(|| cache::say(&held));
-    let calibration = &held.calibration;
-    let prediction = predict(calibration, setting)?;
-    let refuted = what_if::refuted(measured, &prediction);
-    let mut changes = change::candidates(setting);
-    if let Some(change) = asked.change.filter(|change| !changes.contains(change)) {
-        changes.push(change);
+    let setting = &found.measured.setting;
+    let mut all = change::candidates(setting);
+    all.extend(asked.change.filter(|change| !all.contains(change)));
+    let to_apply = asked.to_apply(&all);
+    let mut trials = None;
+    if !to_apply.is_empty() {
+        steps.next("applying changes");
+        trials = trial::in_turn(hosts, setting, &to_apply)?;
     }
-    if refuted.is_some() {
-        changes.clear();
-        // What is applied is measured, whatever the model says.
-        changes.extend(asked.change.filter(|_| asked.apply));
+    let mut predicted = None;
+    if cold && asked.change.is_none() {
+        found.notes.push(UNCALIBRATED.to_owned());
+    } else {
+        steps.next(if cold { "calibrating this host" } else { "reading calibration" });
+        let held = cache::refreshed(cache::calibration()?, hosts)?;
+        steps.aside(|| cache::say(&held));
+        let calibration = &held.calibration;
+        let prediction = predict(calibration, setting)?;
+        let mut refuted = what_if::refuted(&found.measured, &prediction);
+        let to_measure = asked.change.is_some_and(|change| change.is_soft()) && !asked.apply;
+        if let Some(words) = refuted.as_mut().filter(|_| to_measure) {
+            words.push_str(" Add --apply to measure the one you asked for.");
+        }
+        if refuted.is_none() {
+            predicted = Some(what_if::predicted(calibration, setting, &all)?);
+        }
+        found.model = Some(Model { prediction, profile: profile(calibration)?, refuted });
     }
-    steps.next("predicting changes");
-    let mut candidates = what_if::predicted(calibration, measured, &changes)?;
-    let chosen = match asked.change {
-        Some(change) => candidates.iter().position(|one| one.change == change),
-        None => what_if::best(&candidates),
+    found.notes.extend(trials.as_ref().map(Trials::words));
+    found.candidates =
+        what_if::candidates(&found.measured, &all, predicted.as_ref(), trials.as_ref());
+    found.chosen = match asked.change {
+        Some(change) => found.candidates.iter().position(|one| one.change == change),
+        None => what_if::best(&found.candidates),
     };
-    if let Some(candidate) = chosen.filter(|_| asked.apply).map(|place| &mut candidates[place]) {
-        steps.next("applying a change");
-        let changed = candidate.change.setting(setting);
-        let after = hosts.run_quiet(&changed, Instant::now() + PATIENCE)?;
-        what_if::applied(candidate, &after);
-    }
-    let profile = profile(calibration)?;
-    Ok(Model { prediction, profile, candidates, chosen, refuted })
+    Ok(())
 }
 
 /// The calibration as a source of figures.
@@ -260,11 +294,10 @@ fn profile(calibration: &Calibration) -> Result<Source, Complaint> {
 }
 
 fn ledger(found: &Found) -> Ledger {
-    let candidates = found.model.iter().flat_map(|model| &model.candidates);
     let mut ledger = own::ledger(own::Account {
         measured: &found.measured,
         stages: &found.stages,
-        what_ifs: candidates.map(|one| one.row.clone()).collect(),
+        what_ifs: found.candidates.iter().map(|one| one.row.clone()).collect(),
         host: found.host.clone(),
         profile: found.model.as_ref().map(|model| model.profile.clone()),
     });
@@ -275,13 +308,14 @@ fn ledger(found: &Found) -> Ledger {
 
 fn show(found: &Found, ledger: &Ledger) {
     output::print(&report::terminal::render(ledger, output::style()));
-    let Some(model) = &found.model else { return };
-    output::print("");
-    output::print(&beside::table(&found.measured, &found.stages, &model.prediction));
-    if let Some(words) = &model.refuted {
-        output::print(&format!("  {words}"));
+    if let Some(model) = &found.model {
+        output::print("");
+        output::print(&beside::table(&found.measured, &found.stages, &model.prediction));
+        if let Some(words) = &model.refuted {
+            output::print(&format!("  {words}"));
+        }
     }
-    if let Some(candidate) = model.chosen.map(|place| &model.candidates[place]) {
+    if let Some(candidate) = found.chosen.map(|place| &found.candidates[place]) {
         output::print("");
         output::print(&beside::applied(candidate));
     }

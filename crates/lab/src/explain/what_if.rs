@@ -223,7 +223,7 @@ pub fn rank(baseline: &Ledger, effects: &[Effect]) -> Vec<WhatIf> {
         change: effect.change.words(),
         metric: if by_goodput { "goodput" } else { "latency" }.to_owned(),
         baseline: if by_goodput { baseline.goodput() } else { baseline.latency() },
-        predicted: if by_goodput { effect.goodput } else { effect.latency },
+        predicted: Some(if by_goodput { effect.goodput } else { effect.latency }),
         measured: None,
         error: None,
         gain,

@@ -1,4 +1,4 @@
-//! What each change would buy: predicted as a bar, measured as a mark beside it.
+//! What each change would buy: predicted as a bar, measured as a mark beside it, or as the bar where nothing is predicted.
 
 use super::table;
 use super::text::{escape, figure, name, percent, share_figure};
@@ -39,19 +39,28 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
 
 /// The span of the axis, in gains: zero, and all that was predicted or measured.
 fn range(ranked: &[&WhatIf]) -> (f64, f64) {
-    let gains = || ranked.iter().flat_map(|one| [Some(one.gain), measured_gain(one)]).flatten();
+    let gains = || ranked.iter().flat_map(|one| [bar_gain(one), mark_gain(one)]).flatten();
     let low = gains().fold(0.0, f64::min);
     let high = gains().fold(0.0, f64::max);
     if high - low > 1e-9 { (low, high) } else { (0.0, 1.0) }
 }
 
-/// The measured gain, on the scale of the predicted one.
-fn measured_gain(one: &WhatIf) -> Option<f64> {
-    let change = one.predicted - one.baseline;
-    let measured = one.measured? - one.baseline;
+/// The gain that belongs to a value of the metric.
+fn gain_at(one: &WhatIf, value: f64) -> Option<f64> {
+    let known = one.measured.or(one.predicted)? - one.baseline;
     // Only what made the ledger knows whether more is better; the sign of the gain says so.
-    let scale = if change.abs() > 0.0 { one.gain / change } else { 1.0 / one.baseline.abs() };
-    Some(measured * scale).filter(|gain| gain.is_finite())
+    let scale = if known.abs() > 0.0 { one.gain / known } else { 1.0 / one.baseline.abs() };
+    Some((value - one.baseline) * scale).filter(|gain| gain.is_finite())
+}
+
+/// What the bar shows: the predicted gain, else the measured one.
+fn bar_gain(one: &WhatIf) -> Option<f64> {
+    one.predicted.map_or(Some(one.gain), |value| gain_at(one, value))
+}
+
+/// What the mark shows: the measured gain beside a predicted one.
+fn mark_gain(one: &WhatIf) -> Option<f64> {
+    one.predicted.and(one.measured).and_then(|value| gain_at(one, value))
 }
 
 fn bars(ranked: &[&WhatIf], low: f64, high: f64, out: &mut String) {
@@ -64,15 +73,20 @@ fn bars(ranked: &[&WhatIf], low: f64, high: f64, out: &mut String) {
 
 fn bar(one: &WhatIf, low: f64, high: f64, out: &mut String) {
     let place = |gain: f64| (gain - low) / (high - low);
-    let (from, to) = (place(one.gain.min(0.0)), place(one.gain.max(0.0)));
+    let gain = bar_gain(one).unwrap_or(one.gain);
+    let (from, to) = (place(gain.min(0.0)), place(gain.max(0.0)));
     let value = |value: f64| value_of(one, value);
-    let class = if one.gain > 0.0 { "good" } else { "worse" };
+    let class = if gain > 0.0 { "good" } else { "worse" };
+    let (shown, how) = match (one.predicted, one.measured) {
+        (Some(predicted), _) => (predicted, "predicted"),
+        (None, measured) => (measured.unwrap_or(one.baseline), "measured"),
+    };
     let title = format!(
-        "{}: {} from {} to {} predicted",
+        "{}: {} from {} to {} {how}",
         escape(&one.change),
         escape(&one.metric),
         value(one.baseline),
-        value(one.predicted)
+        value(shown)
     );
     let mut drawn = format!(
         "<rect class=\"{class}\" x=\"{}\" y=\"6\" width=\"{}\" height=\"14\"><title>{title}</title>\
@@ -84,9 +98,11 @@ fn bar(one: &WhatIf, low: f64, high: f64, out: &mut String) {
     drawn.push_str(&format!(
         "<line class=\"zero\" x1=\"{zero}\" x2=\"{zero}\" y1=\"1\" y2=\"25\"/>"
     ));
-    let mut note =
-        format!("{} {} → {}", escape(&one.metric), value(one.baseline), value(one.predicted));
-    if let (Some(measured), Some(gain)) = (one.measured, measured_gain(one)) {
+    let mut note = format!("{} {} → {}", escape(&one.metric), value(one.baseline), value(shown));
+    if one.predicted.is_none() {
+        note.push_str(", measured");
+    }
+    if let (Some(measured), Some(gain)) = (one.measured, mark_gain(one)) {
         let error =
             one.error.map_or(String::new(), |error| format!(", error {}", figures::gain(error)));
         let words = format!("measured {}{error}", value(measured));
@@ -102,8 +118,14 @@ fn bar(one: &WhatIf, low: f64, high: f64, out: &mut String) {
          <svg class=\"bar\" aria-hidden=\"true\">{drawn}</svg>\
          <div class=\"value\">{}</div></div>\n",
         name(&one.change),
-        figure(&figures::gain(one.gain), one.gain, "of the baseline", "predicted gain")
+        figure(&figures::gain(one.gain), one.gain, "of the baseline", &gain_words(one))
     ));
+}
+
+/// Where the gain comes from.
+fn gain_words(one: &WhatIf) -> String {
+    let how = if one.measured.is_some() { "measured" } else { "predicted" };
+    format!("{how} gain")
 }
 
 /// A value in its unit; HTML.
@@ -119,8 +141,10 @@ fn what_ifs_table(ranked: &[&WhatIf]) -> String {
             escape(&one.change),
             escape(&one.metric),
             exact(one.baseline, "in this run"),
-            exact(one.predicted, "with the change, by the model"),
-            figure(&figures::gain(one.gain), one.gain, "of the baseline", "predicted gain"),
+            one.predicted.map_or("not predicted".to_owned(), |value| {
+                exact(value, "with the change, by the model")
+            }),
+            figure(&figures::gain(one.gain), one.gain, "of the baseline", &gain_words(one)),
             one.measured.map_or("not applied".to_owned(), |value| exact(value, "measured")),
             one.error.map_or(String::new(), |error| share_figure(error, "of what was measured")),
         ];

@@ -284,23 +284,29 @@ pub(super) fn what_ifs(style: &Style, ledger: &Ledger, out: &mut String) {
         Column::number("error", "error", 3),
     ];
     let width = if style.width < 100 { 6 } else { 16 };
-    let row = |one: &&WhatIf| {
-        let ink = if one.gain >= 0.0005 { Ink::Good } else { Ink::Dim };
-        let measured = one.measured.map(|value| figures::metric(&one.metric, value));
-        let predicted = figures::metric(&one.metric, one.predicted);
-        vec![
-            Cell::in_ink(figures::gain(one.gain), ink),
-            Cell::in_ink(style.bar(one.gain / most, width), ink),
-            Cell::new(style.clean(&one.change)),
-            Cell::new(format!("{} {predicted}", style.clean(&one.metric))),
-            Cell::new(measured.unwrap_or_default()),
-            Cell::new(one.error.map(figures::gain).unwrap_or_default()),
-        ]
-    };
+    let row =
+        |one: &&WhatIf| {
+            let ink = if one.gain >= 0.0005 { Ink::Good } else { Ink::Dim };
+            let measured = one.measured.map(|value| figures::metric(&one.metric, value));
+            let predicted = one.predicted.map(|value| figures::metric(&one.metric, value));
+            vec![
+                Cell::in_ink(figures::gain(one.gain), ink),
+                Cell::in_ink(style.bar(one.gain / most, width), ink),
+                Cell::new(style.clean(&one.change)),
+                Cell::new(predicted.map_or_else(String::new, |value| {
+                    format!("{} {value}", style.clean(&one.metric))
+                })),
+                Cell::new(measured.unwrap_or_default()),
+                Cell::new(one.error.map(figures::gain).unwrap_or_default()),
+            ]
+        };
     let shown = &ranked[..ranked.len().min(WHAT_IFS_MAX)];
     let mut table = Table { columns, rows: shown.iter().map(row).collect() };
     if shown.iter().all(|one| one.measured.is_none()) {
         table.columns.truncate(4);
+    } else if shown.iter().all(|one| one.predicted.is_none()) {
+        // Nothing predicted: neither a prediction nor its error.
+        table.keep_columns(&[0, 1, 2, 4]);
     }
     table.draw(style, out);
     if let Some(next) = ranked.get(WHAT_IFS_MAX) {

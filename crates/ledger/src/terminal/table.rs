@@ -63,6 +63,17 @@ const NAME_MIN: usize = 6;
 pub(super) const WIDTH_COLUMNS: usize = 60;
 
 impl Table {
+    /// Leaves out all columns but these, which are in order.
+    pub(super) fn keep_columns(&mut self, places: &[usize]) {
+        let kept = |place: usize| places.contains(&place);
+        let mut at = 0..;
+        self.columns.retain(|_| at.next().is_some_and(kept));
+        for row in &mut self.rows {
+            let mut at = 0..;
+            row.retain(|_| at.next().is_some_and(kept));
+        }
+    }
+
     /// Draws the table; titles are left out where all are empty.
     pub(super) fn draw(&self, style: &Style, out: &mut String) {
         if style.width < WIDTH_COLUMNS && self.columns.len() > 2 {

@@ -106,10 +106,10 @@ fn what_if(change: &str, gain: f64, measured: Option<f64>) -> WhatIf {
         change: change.to_owned(),
         metric: "goodput".to_owned(),
         baseline,
-        predicted,
+        predicted: Some(predicted),
         measured,
         error: measured.map(|measured| (predicted - measured) / measured),
-        gain,
+        gain: measured.map_or(gain, |measured| measured / baseline - 1.0),
     }
 }
 
@@ -131,7 +131,7 @@ fn what_ifs() -> Vec<WhatIf> {
             change: "bob.cpu twice as fast".to_owned(),
             metric: "latency".to_owned(),
             baseline: 71.2e-6,
-            predicted: 46.9e-6,
+            predicted: Some(46.9e-6),
             measured: None,
             error: None,
             gain: 0.341,

@@ -189,6 +189,26 @@ impl Hosts {
         }
     }
 
+    /// Runs each setting once per round, one after the other, so that drift of the machine's speed affects all of them
+    /// and shows in their spread. A run that other programs disturb is retried for `patience`.
+    ///
+    /// # Errors
+    /// As [`Hosts::run`].
+    pub fn run_in_turn(
+        &mut self,
+        settings: &[Setting],
+        rounds: usize,
+        patience: std::time::Duration,
+    ) -> Result<Vec<Vec<Measurement>>> {
+        let mut runs: Vec<Vec<Measurement>> = settings.iter().map(|_| Vec::new()).collect();
+        for _ in 0..rounds {
+            for (runs, setting) in runs.iter_mut().zip(settings) {
+                runs.push(self.run_quiet(setting, Instant::now() + patience)?);
+            }
+        }
+        Ok(runs)
+    }
+
     fn start_competitor(&self, setting: &Setting, receivers: &[usize]) -> Result<Option<Worker>> {
         if !setting.competitor {
             return Ok(None);

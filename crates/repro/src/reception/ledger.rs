@@ -51,13 +51,13 @@ pub fn explain(
             change: format!("{} instead", other.name),
             metric: "goodput".to_owned(),
             baseline,
-            predicted,
+            predicted: Some(predicted),
             measured: None,
             error: None,
             gain: if baseline > 0.0 { predicted / baseline - 1.0 } else { predicted },
         });
     }
-    ledger.what_ifs.sort_by(|a, b| b.predicted.total_cmp(&a.predicted));
+    ledger.what_ifs.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     Ok(Explained { ledger, reception, application })
 }
 
