@@ -15,8 +15,12 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
         return;
     }
     out.push_str("<section aria-label=\"What if\">\n<h2>What if</h2>\n<p class=\"key\"><span>");
-    out.push_str("What each change would buy, best first.</span>");
-    if ranked.iter().any(|one| one.measured.is_some()) {
+    let applied = ranked.iter().all(|one| one.predicted.is_none());
+    out.push_str(match applied {
+        true => "What each change brought when it was applied, best first.</span>",
+        false => "What each change would buy, best first.</span>",
+    });
+    if ranked.iter().any(|one| mark_gain(one).is_some()) {
         out.push_str(
             "<span><svg class=\"bar\"><path class=\"measured\" d=\"M9-1l5 6-5 6-5-6z\"/></svg>\
              measured, where it was applied</span>",
@@ -25,11 +29,11 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
     out.push_str("</p>\n");
     let (low, high) = range(&ranked);
     let open = ranked.len().min(CHANGES_OPEN);
-    bars(&ranked[..open], low, high, out);
+    bars(&ranked[..open], (low, high), applied, out);
     if ranked.len() > open {
         let more = ranked.len() - open;
         out.push_str(&format!("<details><summary>{more} more changes</summary>\n"));
-        bars(&ranked[open..], low, high, out);
+        bars(&ranked[open..], (low, high), applied, out);
         out.push_str("</details>\n");
     }
     out.push_str("<details><summary>Table of what-ifs</summary>\n");
@@ -63,15 +67,16 @@ fn mark_gain(one: &WhatIf) -> Option<f64> {
     one.predicted.and(one.measured).and_then(|value| gain_at(one, value))
 }
 
-fn bars(ranked: &[&WhatIf], low: f64, high: f64, out: &mut String) {
+/// `applied`: all were measured and none predicted.
+fn bars(ranked: &[&WhatIf], span: (f64, f64), applied: bool, out: &mut String) {
     let words = |one: &&WhatIf| format!("{}: {}", one.change, figures::gain(one.gain));
     let label = escape(&ranked.iter().map(words).collect::<Vec<String>>().join("; "));
     out.push_str(&format!("<div class=\"gains\" role=\"img\" aria-label=\"Gains: {label}\">\n"));
-    ranked.iter().for_each(|one| bar(one, low, high, out));
+    ranked.iter().for_each(|one| bar(one, span, applied, out));
     out.push_str("</div>\n");
 }
 
-fn bar(one: &WhatIf, low: f64, high: f64, out: &mut String) {
+fn bar(one: &WhatIf, (low, high): (f64, f64), applied: bool, out: &mut String) {
     let place = |gain: f64| (gain - low) / (high - low);
     let gain = bar_gain(one).unwrap_or(one.gain);
     let (from, to) = (place(gain.min(0.0)), place(gain.max(0.0)));
@@ -99,7 +104,7 @@ fn bar(one: &WhatIf, low: f64, high: f64, out: &mut String) {
         "<line class=\"zero\" x1=\"{zero}\" x2=\"{zero}\" y1=\"1\" y2=\"25\"/>"
     ));
     let mut note = format!("{} {} → {}", escape(&one.metric), value(one.baseline), value(shown));
-    if one.predicted.is_none() {
+    if one.predicted.is_none() && !applied {
         note.push_str(", measured");
     }
     if let (Some(measured), Some(gain)) = (one.measured, mark_gain(one)) {
