@@ -112,8 +112,9 @@ impl Net {
             assert!(began.elapsed() < Duration::from_secs(10), "{address} does not answer");
         }
     }
+    /// All must come back, which may take a while on a busy machine.
     pub(crate) fn pings(&self, arguments: &str) {
-        let (all, told) = self.ping(arguments);
+        let (all, told) = self.ping(&format!("-W 5 {arguments}"));
         assert!(all, "{told}");
     }
 }
