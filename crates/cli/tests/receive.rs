@@ -39,7 +39,15 @@ fn every_way() {
         assert!(share >= 0.0, "{line}");
         in_time!(share <= 1.3, "{line}");
     }
-    let ways = ["softirq", "softirq, apart", "GRO", "threaded NAPI", "deferred", "busy polling"];
+    let ways = [
+        "softirq",
+        "softirq, apart",
+        "GRO",
+        "threaded NAPI",
+        "deferred",
+        "busy polling",
+        "suspended",
+    ];
     let policies = [
         "interrupts, early drop",
         "continuous polling",
@@ -48,7 +56,9 @@ fn every_way() {
         "adaptive backoff",
         "lazy processing",
     ];
-    for way in ways.iter().chain(&policies) {
+    // E-106: Linux's rules in our receiver.
+    let today = ["coalescing", "DIM", "suspension"];
+    for way in ways.iter().chain(&policies).chain(&today) {
         in_time!(value(&lines, &format!("receive/{way}@0.5")) > 0.0, "{way} received nothing");
         value(&lines, &format!("receive/{way}/cpu-left"));
     }

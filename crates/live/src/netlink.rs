@@ -146,6 +146,16 @@ impl Netlink {
         self.exchange(message, ACK, what, |_| ())
     }
 
+    /// Sends `message` and hands the payload of each reply to `each`, until the acknowledgement.
+    pub(crate) fn ask(
+        &mut self,
+        message: Message,
+        what: &str,
+        each: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        self.exchange(message, ACK, what, each)
+    }
+
     /// Sends `message` as a dump request and hands the payload of each reply to `each`.
     pub(crate) fn dump(
         &mut self,

@@ -58,6 +58,19 @@ pub fn stamp(fd: BorrowedFd<'_>) -> Option<u64> {
     Some(seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
 }
 
+/// Has an `epoll` poll for so many microseconds, of so many packets each, and prefer that to interrupts.
+pub(crate) fn busy_poll(fd: BorrowedFd<'_>, lasts: u32, budget: u16) -> io::Result<()> {
+    /// `EPIOCSPARAMS`, with a `struct epoll_params`.
+    const SET: libc::c_ulong = 0x4008_8a01;
+    let mut parameters = [0u8; 8];
+    parameters[..4].copy_from_slice(&lasts.to_ne_bytes());
+    parameters[4..6].copy_from_slice(&budget.to_ne_bytes());
+    parameters[6] = 1;
+    // SAFETY: the pointer is to eight live bytes, as many as this request reads.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), SET as _, parameters.as_ptr()) })?;
+    Ok(())
+}
+
 /// Sets a socket option that is an `int`.
 pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     set(fd, level, name, &value)

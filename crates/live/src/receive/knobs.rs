@@ -1,7 +1,9 @@
 //! Settings of the kernel's reception, by interface: where its softirq runs, what it merges and defers.
 
 use crate::error::{Doing, Error, Result};
-use crate::link::Offloads;
+use crate::link::{self, Offloads};
+use crate::netlink::{Message, Netlink};
+use lastmeter_wire::netlink::attributes;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,9 @@ pub struct Kernel {
     pub deferred: Option<(u32, u64)>,
     /// Busy polling, preferred to softirqs.
     pub busy: Option<Busy>,
+    /// Nanoseconds for which interrupts stay suspended while a program that waits with `epoll` finds something
+    /// (`irq-suspend-timeout`, since Linux 6.13). With `deferred` and `busy`.
+    pub suspended: Option<u64>,
 }
 
 impl Kernel {
@@ -77,6 +82,11 @@ pub(crate) fn set(interface: &str, kernel: &Kernel, core: usize, first: bool) ->
     let (defer, flush) = kernel.deferred.unwrap_or((0, 0));
     write(interface, "napi_defer_hard_irqs", &defer.to_string())?;
     write(interface, "gro_flush_timeout", &flush.to_string())?;
+    match suspend(interface, kernel.suspended.unwrap_or(0)) {
+        // An older kernel cannot be told, and suspends nothing.
+        Err(_) if kernel.suspended.is_none() => {}
+        told => told?,
+    }
     let steered = kernel.softirq == Softirq::Steered;
     let cores = if steered { crate::steer::mask(&[core]) } else { "0".to_owned() };
     write(interface, "queues/rx-0/rps_cpus", &cores)?;
@@ -94,6 +104,52 @@ pub(crate) fn set(interface: &str, kernel: &Kernel, core: usize, first: bool) ->
                 let _ = rustix::process::setpriority_process(Some(thread), FIRST);
             }
         }
+    }
+    Ok(())
+}
+
+/// Sets for how long the interrupts of an interface's NAPIs stay suspended, in nanoseconds: `NAPI_SET` of the generic
+/// netlink family `netdev` (`Documentation/netlink/specs/netdev.yaml`).
+fn suspend(interface: &str, nanoseconds: u64) -> Result<()> {
+    const CONTROL: u16 = 16;
+    const GET_FAMILY: u8 = 3;
+    const FAMILY_ID: u16 = 1;
+    const FAMILY_NAME: u16 = 2;
+    const NAPI_GET: u8 = 11;
+    const NAPI_SET: u8 = 14;
+    const IFINDEX: u16 = 1;
+    const ID: u16 = 2;
+    const SUSPEND: u16 = 7;
+    /// `NETLINK_GENERIC`.
+    const GENERIC: u32 = 16;
+    let what = format!("suspending the interrupts of {interface}");
+    let protocol = std::num::NonZero::new(GENERIC).map(rustix::net::Protocol::from_raw);
+    let mut netlink = Netlink::open(protocol)?;
+    // `struct genlmsghdr`: a command and a version.
+    let message = |kind, command| Message::new(kind, 0).fixed(&[command, 1, 0, 0]);
+    let mut family = None;
+    let asked = message(CONTROL, GET_FAMILY).attribute(FAMILY_NAME, b"netdev\0");
+    netlink.ask(asked, &what, |payload| {
+        attributes(payload.get(4..).unwrap_or_default(), |kind, value| {
+            if let (FAMILY_ID, [low, high]) = (kind, value) {
+                family = Some(u16::from_ne_bytes([*low, *high]));
+            }
+        });
+    })?;
+    let missing = || Error::Worker { doing: what.clone(), found: "no such family".to_owned() };
+    let family = family.ok_or_else(missing)?;
+    let index = link::index_of(interface)?.to_ne_bytes();
+    let mut found = Vec::new();
+    netlink.dump(message(family, NAPI_GET).attribute(IFINDEX, &index), &what, |payload| {
+        attributes(payload.get(4..).unwrap_or_default(), |kind, value| {
+            if kind == ID {
+                found.push(value.to_vec());
+            }
+        });
+    })?;
+    for id in found {
+        let set = message(family, NAPI_SET).attribute(ID, &id);
+        netlink.change(set.attribute(SUSPEND, &nanoseconds.to_ne_bytes()), &what)?;
     }
     Ok(())
 }

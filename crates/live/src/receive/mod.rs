@@ -73,6 +73,8 @@ pub(crate) struct Job {
     pub(crate) lasts: Duration,
     pub(crate) merged: bool,
     pub(crate) busy: Option<Busy>,
+    /// Waits with `epoll`, whose polling suspends interrupts.
+    pub(crate) suspends: bool,
 }
 
 /// What became of a load.
@@ -270,6 +272,7 @@ impl Place {
             lasts,
             merged: kernel.merged,
             busy: kernel.busy,
+            suspends: kernel.suspended.is_some(),
         }))?;
         reply!(self.receiver, "listen", Reply::Done => ());
         self.begin(std::slice::from_ref(load), lasts)?;

@@ -1,7 +1,7 @@
 //! A program on a UDP socket that does some work for each datagram.
 
 use super::work::{Work, window};
-use super::{Job, PAYLOAD};
+use super::{Busy, Job, PAYLOAD};
 use crate::channel;
 use crate::cores;
 use crate::counters::Counters;
@@ -12,9 +12,10 @@ use crate::sys;
 use crate::worker::Reply;
 use lastmeter_base::Duration;
 use lastmeter_engine::Distribution;
+use rustix::event::{Timespec, epoll};
 use serde::{Deserialize, Serialize};
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// Datagrams taken by one call, at most.
@@ -130,6 +131,36 @@ fn used() -> Result<f64> {
     Ok(usage.user + usage.system)
 }
 
+/// Waits for a socket with an `epoll` of its own that busy-polls.
+struct Waits(OwnedFd);
+
+impl Waits {
+    fn new(socket: &UdpSocket, busy: Busy) -> Result<Waits> {
+        let what = "waiting for a socket with epoll";
+        socket.set_nonblocking(true).doing(what)?;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).doing(what)?;
+        epoll::add(&poll, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+            .doing(what)?;
+        sys::busy_poll(poll.as_fd(), busy.lasts, busy.budget as u16).doing(what)?;
+        Ok(Waits(poll))
+    }
+
+    /// Until there is something, or the clock must be looked at.
+    fn wait(&self) -> Result<()> {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }];
+        let patience = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
+        match epoll::wait(&self.0, &mut events, Some(&patience)) {
+            Err(error) if error != rustix::io::Errno::INTR => {
+                Err(error).doing("waiting with epoll")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Runs in the receiver's helper; says when it listens.
 pub(crate) fn take(job: &Job, parent: &mut UnixStream) -> Result<Taken> {
     cores::pin(Some(job.core))?;
@@ -148,12 +179,17 @@ pub(crate) fn take(job: &Job, parent: &mut UnixStream) -> Result<Taken> {
         set(libc::SOL_SOCKET, SO_BUSY_POLL, busy.lasts as i32)?;
         set(libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, busy.budget as i32)?;
     }
+    let waits =
+        job.busy.filter(|_| job.suspends).map(|busy| Waits::new(&socket, busy)).transpose()?;
     let work = Work::lasting(std::time::Duration::from_nanos(job.work));
     let mut incoming = Incoming::new(BATCH, if job.merged { MERGED } else { PAYLOAD });
     channel::send(parent, &Reply::Done).doing("telling the parent")?;
     let mut tally = Tally::begin(job.core, job.lasts);
     while !tally.is_over(nanoseconds())? {
         tally.woken();
+        if let Some(waits) = &waits {
+            waits.wait()?;
+        }
         let Ok(count) = incoming.receive(socket.as_fd()) else { continue };
         for at in 0..count {
             for payload in incoming.packet(at).chunks(PAYLOAD) {

@@ -21,7 +21,7 @@ use lastmeter_repro::reception::sweep::{self, Curve, Machine, Point};
 use lastmeter_repro::reception::{chart, of_1997, of_today};
 use own::Interface;
 use std::time::Duration as Wait;
-use ways::{BUDGETED, How, OF_KERNEL, OF_THESIS, TAGGED, Way};
+use ways::{BUDGETED, How, OF_KERNEL, OF_THESIS, OF_TODAY, TAGGED, Way};
 
 /// The application's work for a datagram: a few times what the kernel's stack takes for it.
 const WORK: Wait = Wait::from_micros(5);
@@ -232,10 +232,11 @@ pub(super) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         let part = part.split(['@', '/']).next().unwrap_or_default();
         way.name.starts_with(part)
     };
-    let ways: Vec<Way> = OF_KERNEL.iter().chain(OF_THESIS).filter(wanted).copied().collect();
+    let all = || OF_KERNEL.iter().chain(OF_TODAY).chain(OF_THESIS);
+    let ways: Vec<Way> = all().filter(wanted).copied().collect();
     let others = part.is_empty();
     if ways.is_empty() {
-        let names: Vec<&str> = OF_KERNEL.iter().chain(OF_THESIS).map(|way| way.name).collect();
+        let names: Vec<&str> = all().map(|way| way.name).collect();
         return Err(Complaint(format!(
             "no way to receive is called {part:?}: {}",
             names.join(", ")

@@ -9,7 +9,7 @@
 //! `poll(2)`. Protocol is a check of the IPv4 header and of the datagram's checksum; with lazy processing it is the
 //! application's.
 //!
-//! Rows: A-31, E-99, E-100, E-101, E-102, E-103, E-104, E-105, E-120, E-131, E-132.
+//! Rows: A-31, E-99, E-100, E-101, E-102, E-103, E-104, E-105, E-106, E-120, E-131, E-132.
 
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, Time};
 use lastmeter_host::receive::{Admission, Expired, Handled, Policy, View};
@@ -40,6 +40,8 @@ pub(super) struct Interface {
     /// Before the protocol's work; without it, a packet is dropped after that.
     pub(super) admission: Option<Box<dyn Admission>>,
     used: u64,
+    /// Since when frames have been seen in the ring.
+    oldest: Option<Time>,
     handled: Handled,
     counts: Counts,
 }
@@ -57,13 +59,15 @@ impl Interface {
         admission: Option<Box<dyn Admission>>,
     ) -> Interface {
         let (handled, counts) = (Handled::default(), Counts::default());
-        Interface { port, policy, admission, used: 0, handled, counts }
+        Interface { port, policy, admission, used: 0, oldest: None, handled, counts }
     }
 
-    fn view(&mut self, backlog: usize) -> View {
+    fn view(&mut self, now: Time, backlog: usize) -> View {
+        let pending = self.port.waiting() as u64;
+        self.oldest = (pending > 0).then(|| self.oldest.unwrap_or(now));
         View {
-            pending: self.port.waiting() as u64,
-            oldest: None,
+            pending,
+            oldest: self.oldest,
             buffers_free: BUFFERS - self.used,
             buffers: BUFFERS,
             backlog: backlog as u64,
@@ -144,7 +148,7 @@ impl Receiver<'_> {
         let mut any = false;
         for at in 0..self.interfaces.len() {
             let now = self.epoch.now();
-            let view = self.interfaces[at].view(self.queue.len());
+            let view = self.interfaces[at].view(now, self.queue.len());
             let policy = &mut self.interfaces[at].policy;
             if policy.timer().is_some_and(|timer| timer <= now) {
                 self.tally.woken();
@@ -172,11 +176,13 @@ impl Receiver<'_> {
 
     /// Handles as many frames as the policy says.
     fn batch(&mut self, at: usize) -> Result<()> {
+        // What is left in the ring after it has come since.
+        self.interfaces[at].oldest = None;
         loop {
             let mut handled = 0;
             loop {
                 let now = self.epoch.now();
-                let view = self.interfaces[at].view(self.queue.len());
+                let view = self.interfaces[at].view(now, self.queue.len());
                 let proceeds = self.interfaces[at].policy.proceed(now, &view, handled);
                 if view.pending == 0 || !proceeds {
                     break;
@@ -185,7 +191,7 @@ impl Receiver<'_> {
                 handled += 1;
             }
             let now = self.epoch.now();
-            let view = self.interfaces[at].view(self.queue.len());
+            let view = self.interfaces[at].view(now, self.queue.len());
             if self.interfaces[at].policy.finished(now, &view, handled).is_none() {
                 return Ok(());
             }
@@ -249,7 +255,7 @@ impl Receiver<'_> {
         self.turn = (self.turn + 1) % all;
         for at in (0..all).map(|at| (at + self.turn) % all) {
             let now = self.epoch.now();
-            let view = self.interfaces[at].view(0);
+            let view = self.interfaces[at].view(now, 0);
             let policy = &mut self.interfaces[at].policy;
             if policy.idle(now, &view).is_some() {
                 return self.batch(at);

@@ -1,10 +1,16 @@
-//! The ways to receive that are measured: what the kernel can be told, and the policies of the thesis.
+//! The ways to receive that are measured: what the kernel can be told, what an adapter would be told, and the policies
+//! of the thesis.
+//!
+//! Rows: E-106.
 
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::receive::admission::{Budgets, EarlyDrop, Tags};
 use lastmeter_host::receive::backoff::Parameters;
 use lastmeter_host::receive::control::{Adapter, Command, Driver};
+use lastmeter_host::receive::dim::{Coalescing, Dim, Mode};
 use lastmeter_host::receive::lazy::Lazy;
+use lastmeter_host::receive::napi::{Moderation, Napi, Options};
+use lastmeter_host::receive::suspension::{self, Suspension};
 use lastmeter_host::receive::{Admission, Policy};
 use lastmeter_live::receive::{Busy, Kernel, LEN, Softirq};
 use lastmeter_repro::reception::Era;
@@ -31,6 +37,7 @@ impl Way {
     pub(super) fn era(&self) -> Era {
         match self.how {
             How::Kernel(_) => Era::Now,
+            How::Own(..) if OF_TODAY.iter().any(|way| way.name == self.name) => Era::Now,
             How::Own(..) => Era::Then,
         }
     }
@@ -41,7 +48,7 @@ impl Way {
 const DEFERRED: Option<(u32, u64)> = Some((2, 200_000));
 
 const KERNEL: Kernel =
-    Kernel { softirq: Softirq::Apart, merged: false, deferred: None, busy: None };
+    Kernel { softirq: Softirq::Apart, merged: false, deferred: None, busy: None, suspended: None };
 
 /// What the kernel can be told.
 pub(super) const OF_KERNEL: &[Way] = &[
@@ -75,7 +82,22 @@ pub(super) const OF_KERNEL: &[Way] = &[
         }),
         what: "the receiver polls the interface in its calls (SO_PREFER_BUSY_POLL)",
     },
+    Way {
+        name: "suspended",
+        how: How::Kernel(Kernel {
+            deferred: SUSPENDING,
+            busy: Some(Busy { lasts: 64, budget: 64 }),
+            suspended: Some(SUSPENDED),
+            ..KERNEL
+        }),
+        what: "the same with epoll, no interrupts while it finds something (irq-suspend-timeout)",
+    },
 ];
+
+/// Of the measurements that come with `irq-suspend-timeout`: empty polls, flush timeout, and how long interrupts stay
+/// suspended, in nanoseconds (Linux, `Documentation/networking/napi.rst`).
+const SUSPENDING: Option<(u32, u64)> = Some((100, 20_000));
+const SUSPENDED: u64 = 20_000_000;
 
 /// Between two polls by a clock, and until interrupts are enabled again.
 const INTERVAL: Duration = Duration::from_us(200);
@@ -151,6 +173,35 @@ pub(super) const OF_THESIS: &[Way] = &[
         name: "lazy processing",
         how: How::Own(|| Box::new(Lazy::Adapter), Some(early)),
         what: "the application does the protocol; full rings drop on the adapter",
+    },
+];
+
+fn napi(moderation: Moderation) -> Box<dyn Policy> {
+    Box::new(Napi::new(Options { moderation, ..Options::LINUX }))
+}
+
+/// What a veth pair cannot be told, because it has no interrupts: Linux's rules, in our receiver.
+pub(super) const OF_TODAY: &[Way] = &[
+    Way {
+        name: "coalescing",
+        how: How::Own(
+            || {
+                let (time, packets) = (Duration::from_us(50), 64);
+                napi(Moderation::Fixed(Coalescing { time, packets }))
+            },
+            None,
+        ),
+        what: "NAPI, an interrupt after 50 us or 64 packets",
+    },
+    Way {
+        name: "DIM",
+        how: How::Own(|| napi(Moderation::Dynamic(Mode::Completion, Dim::default())), None),
+        what: "NAPI, the same adapted to the traffic: 2 to 64 us",
+    },
+    Way {
+        name: "suspension",
+        how: How::Own(|| Box::new(Suspension::new(suspension::Options::LINUX)), None),
+        what: "no interrupts while the application finds something",
     },
 ];
 
