@@ -14,6 +14,8 @@ mod classes;
 mod layers;
 #[path = "live/methods.rs"]
 mod methods;
+#[path = "live/stretched.rs"]
+mod stretched;
 #[path = "live/vunet.rs"]
 mod vunet;
 
@@ -74,6 +76,10 @@ const TESTS: &[(&str, fn())] = &[
     (
         "n_42_the_bottleneck_moves_from_the_wire_to_the_hosts",
         methods::n_42_the_bottleneck_moves_from_the_wire_to_the_hosts,
+    ),
+    (
+        "e_55_with_stretched_time_delays_grow_and_what_cpus_do_does_not",
+        stretched::e_55_with_stretched_time_delays_grow_and_what_cpus_do_does_not,
     ),
     ("a_42_live_columns_are_those_of_the_model", layers::a_42_live_columns_are_those_of_the_model),
     (

@@ -242,7 +242,7 @@ impl Session {
         }
         let bell = self.leader.as_ref().map(bell).transpose()?;
         self.usage = Some(sys::thread_usage().doing("reading the CPU time used")?);
-        let epoch = Epoch::start();
+        let epoch = Epoch::stretched(self.options.wait.slower);
         self.begun = epoch;
         self.lines.iter().for_each(|line| locked(line).begin(epoch));
         WallClock::new(epoch, self.options.wait, self.lines.clone(), control, bell)
@@ -269,7 +269,7 @@ impl Session {
 
     /// Ends programs and hosts, and returns the measurements.
     pub fn finish(mut self, clock: &WallClock) -> Measured {
-        let elapsed = self.begun.now().since_start().as_secs_f64();
+        let elapsed = self.begun.since(Time::START).as_secs_f64();
         let used = sys::thread_usage().ok().zip(self.usage);
         let cpu = used.map_or(0.0, |(now, then)| now.user + now.system - then.user - then.system);
         let led = self.leader.is_some();

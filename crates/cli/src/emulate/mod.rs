@@ -154,6 +154,14 @@ pub fn run(
         });
     }
     ledger.notes = notes(&measured);
+    if options.manner.slower > 1 {
+        ledger.notes.push(format!(
+            "Time was stretched: a second of the experiment lasted {}, so CPUs appear as much \
+             faster. All times and rates here are the experiment's; what programs print is by \
+             real time.",
+            options.manner.slower
+        ));
+    }
     let replay = || twin::replay(experiment, &measured, outcome.now);
     let twin = options.twin.then(replay).transpose()?;
     ledger.notes.extend(twin.iter().map(Twin::words));

@@ -73,6 +73,10 @@ pub(crate) struct Arguments {
     /// Tolerated lateness of a departure [default: 100 us with --busy, else 1 ms]
     #[arg(long, value_name = "TIME")]
     tolerance: Option<String>,
+    /// Stretch time: a second of the experiment lasts N, so that this machine's CPUs appear N times as fast. Programs
+    /// see real time; all that is reported is the experiment's
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = slower())]
+    slower: u32,
     /// Stop at the first departure that is later than tolerated
     #[arg(long)]
     strict: bool,
@@ -103,12 +107,18 @@ pub(crate) struct Arguments {
     command: Vec<String>,
 }
 
+/// Reads a factor of time. At its greatest a day of an experiment lasts three years.
+fn slower() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1000)
+}
+
 const EXAMPLES: &str = "\
 Examples:
   lastmeter live emulated-link                           a shell in the first host
   lastmeter live emulated-link -- ping -c 5 10.77.0.2
   lastmeter live emulated-link --busy --in bob -- iperf3 -s -1 -- iperf3 -c 10.77.0.2
   lastmeter live my.toml --set links.0.rate='100 Mbit/s' --twin -- ./my-program
+  lastmeter live emulated-link --slower 8 --set links.0.rate='10 Gbit/s'
   lastmeter live emulated-link --search --pin 1
   lastmeter live emulated-link --validate --pin 1
   lastmeter live wave-video --out out
@@ -174,11 +184,11 @@ impl Arguments {
     /// Refuses what is of no use to an experiment that brings its own processes, and maybe takes programs besides.
     fn only_by_itself(&self, what: &str, why: &str, takes_programs: bool) -> Result<(), Complaint> {
         let Arguments { host, attach, port, busy, spin, pin, tolerance, films, .. } = self;
-        let Arguments { strict, twin, search, pcaps, command, seconds, layers, .. } = self;
+        let Arguments { strict, twin, search, pcaps, command, seconds, layers, slower, .. } = self;
         let programs = !takes_programs && [host, command, films].iter().any(|it| !it.is_empty());
         let lists = programs || !attach.is_empty() || !pcaps.is_empty();
         let texts = [port, spin, tolerance].iter().any(|text| text.is_some());
-        let numbers = pin.is_some() || seconds.is_some();
+        let numbers = pin.is_some() || seconds.is_some() || *slower > 1;
         if lists || texts || numbers || *busy || *strict || *twin || *search || *layers {
             let more = if takes_programs { ", --film, --in, a command" } else { "" };
             let right = format!("{why}; give only --set and --out{more}");
@@ -298,7 +308,7 @@ fn options(common: &Common, arguments: &Arguments) -> Result<Options, Complaint>
         })
         .collect::<Result<_, Complaint>>()?;
     let programs = programs::programs(common, arguments, attached.is_empty())?;
-    let manner = WaitOptions { spin, core: arguments.pin, strict };
+    let manner = WaitOptions { spin, core: arguments.pin, strict, slower: arguments.slower };
     Ok(Options { kind, attached, manner, demand, programs, twin: arguments.twin, flood: None })
 }
 

@@ -9,6 +9,10 @@
 //! One thread runs the graph, so a wait is the only place where it may sleep. A sleep ends some tens of
 //! microseconds late (timer, interrupt, scheduler); spinning for the last part, or always, trades CPU
 //! time for punctuality. [`WallClock::lag`] has the lateness of each deadline.
+//!
+//! Time can be stretched (E-55): with [`WaitOptions::slower`] a second of the model lasts so many, all of the
+//! network is as much slower, and this machine's CPUs, which are not, appear as much faster: the CPU speed-up factor of
+//! Indiresan 1997, §4.4.2.
 
 use crate::port::Shared;
 use lastmeter_base::{Duration, Time};
@@ -27,23 +31,42 @@ const LOOK_EVERY: Duration = Duration::from_ms(1);
 
 /// The instant that [`Time::START`] stands for.
 #[derive(Clone, Copy, Debug)]
-pub struct Epoch(Instant);
+pub struct Epoch {
+    at: Instant,
+    /// Seconds that a second of the model lasts.
+    slower: u32,
+}
 
 impl Epoch {
     /// From now on.
     pub fn start() -> Epoch {
-        Epoch(Instant::now())
+        Epoch::stretched(1)
     }
-    /// The present, in nanoseconds of the monotonic clock.
+    /// From now on, when a second of the model lasts so many; 0 is as 1.
+    pub(crate) fn stretched(slower: u32) -> Epoch {
+        Epoch { at: Instant::now(), slower: slower.max(1) }
+    }
+    /// The present of the model, from nanoseconds of the monotonic clock.
     #[inline]
     pub fn now(self) -> Time {
-        let nanoseconds = u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX / 1000);
-        Time::from_ps(nanoseconds.saturating_mul(1000))
+        let nanoseconds = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX / 1000);
+        Time::from_ps(nanoseconds.saturating_mul(1000) / u64::from(self.slower))
     }
-    /// Time since `from`.
+    /// How long this time of the model lasts.
+    #[inline]
+    fn real(self, time: Duration) -> Duration {
+        Duration::from_ps(time.as_ps().saturating_mul(self.slower.into()))
+    }
+    /// What this time is in the model.
+    #[inline]
+    pub(crate) fn modelled(self, time: Duration) -> Duration {
+        time / u64::from(self.slower)
+    }
+    /// Time since `from`, not of the model but real.
     #[inline]
     pub(crate) fn since(self, from: Time) -> std::time::Duration {
-        std::time::Duration::from_nanos(self.now().saturating_since(from).as_ps() / 1000)
+        let time = self.real(self.now().saturating_since(from));
+        std::time::Duration::from_nanos(time.as_ps() / 1000)
     }
 }
 
@@ -98,12 +121,14 @@ pub struct WaitOptions {
     pub core: Option<usize>,
     /// A lag beyond this ends the run.
     pub strict: Option<Duration>,
+    /// Seconds that a second of the model lasts.
+    pub slower: u32,
 }
 
 impl WaitOptions {
     /// Sleeps whenever it can, anywhere.
     pub const SLEEPING: WaitOptions =
-        WaitOptions { spin: Duration::ZERO, core: None, strict: None };
+        WaitOptions { spin: Duration::ZERO, core: None, strict: None, slower: 1 };
 
     /// The cores left for others: all but the pinned one, unless that is the only one.
     ///
@@ -221,7 +246,8 @@ impl WallClock {
     /// Sleeps until shortly before `deadline` or until frames arrive.
     fn sleep(&mut self, deadline: Time) -> bool {
         let now = self.epoch.now();
-        let until = deadline.saturating_since(now).saturating_sub(self.waiting.spin);
+        let until = self.epoch.real(deadline.saturating_since(now));
+        let until = until.saturating_sub(self.waiting.spin);
         let nanoseconds = until.min(SLEEP_MAX).as_ps() / 1000;
         let timeout = Timespec { tv_sec: 0, tv_nsec: nanoseconds as _ };
         let guards: Vec<_> =
@@ -275,7 +301,7 @@ impl Clock for WallClock {
             if now >= deadline {
                 break (Wake::At(now), now);
             }
-            if deadline.saturating_since(now) > self.waiting.spin {
+            if self.epoch.real(deadline.saturating_since(now)) > self.waiting.spin {
                 self.sleep(deadline);
             } else {
                 std::hint::spin_loop();
@@ -311,6 +337,22 @@ mod tests {
             assert!(now >= deadline);
             assert_eq!(clock.lag.count(), 1);
         }
+    }
+
+    #[test]
+    fn e_55_a_stretched_second_lasts_longer_and_is_a_second_of_the_model() {
+        let waiting = WaitOptions { slower: 8, ..WaitOptions::SLEEPING };
+        let epoch = Epoch::stretched(waiting.slower);
+        let lines = Vec::new();
+        let mut clock = WallClock::new(epoch, waiting, lines, Arc::default(), None).unwrap();
+        let began = Instant::now();
+        let deadline = clock.epoch.now() + Duration::from_ms(1);
+        let Wake::At(now) = clock.wait(Some(deadline)) else { panic!("no input, no stop") };
+        assert!(now >= deadline && began.elapsed() >= std::time::Duration::from_millis(8));
+        // What is told of waiting is real time, and what is late by real time is less in the model.
+        assert!(clock.waited >= std::time::Duration::from_millis(7));
+        assert_eq!(epoch.modelled(Duration::from_ms(8)), Duration::from_ms(1));
+        assert_eq!(epoch.real(Duration::MAX), Duration::MAX, "no overflow");
     }
 
     #[test]

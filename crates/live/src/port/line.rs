@@ -118,12 +118,13 @@ impl Line {
 
     /// Receives arrived frames, few enough that departures do not wait long for it.
     pub(crate) fn receive(&mut self, frame: &mut dyn FnMut(Arrival<'_>)) {
-        let from = self.epoch.now();
+        let (epoch, from) = (self.epoch, self.epoch.now());
         let mut received = (0, 0);
         let mut counted = |arrival: Arrival<'_>| {
             received.0 += 1;
             received.1 += arrival.len() as u64;
-            frame(arrival);
+            let age = arrival.age.map(|age| epoch.modelled(age));
+            frame(Arrival { age, ..arrival });
         };
         match self.port.receive(RECEIVE_MAX, &mut self.counts, &mut counted) {
             Ok(0) => return,
