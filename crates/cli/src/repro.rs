@@ -20,7 +20,7 @@ use std::time::Duration;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A row (E-64), a system by its letter (A for Aurora; also J, N, D, E), an experiment
-    /// (cim-equations), all, theory, or ns3
+    /// (cim-equations), all, theory, ns3, or linux
     #[arg(default_value = "all")]
     select: String,
     /// Simulate as long, and as many cases, as the documents did: minutes instead of seconds
@@ -38,11 +38,11 @@ pub(crate) struct Arguments {
     /// Write one HTML page here: each table and figure, ours over theirs; with --modern, the chart
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// With `ns3`: only scenarios whose name contains this
+    /// With `ns3` and `linux`: only scenarios whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub(crate) scenario: Option<String>,
-    /// With `ns3`: first run ns-3, where this file lacks a run of it, and compare with this file; Ctrl-C keeps
-    /// what there is
+    /// With `ns3` and `linux`: first run ns-3, or Linux's TCP (100 s a run), where this file lacks a run of it, and
+    /// compare with this file; Ctrl-C keeps what there is
     #[arg(long, value_name = "FILE")]
     pub(crate) measure: Option<PathBuf>,
 }
@@ -58,6 +58,7 @@ Examples:
   lastmeter repro ns3 --scenario 'drop-tail 1,'
                                   the simulator beside ns-3, where the room is a bandwidth-delay
                                   product
+  lastmeter repro linux           the model's TCP beside Linux's, behind the same emulated link
   lastmeter repro dq-stress --out dq.html
                                   a page that plots the figures and steps through them
   lastmeter repro --out all.html  everything as one page
@@ -121,8 +122,10 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     match arguments.select.as_str() {
         "theory" => return judges::theory(common, arguments),
         "ns3" => return judges::ns3(common, arguments),
+        "linux" => return judges::linux(common, arguments),
         _ if arguments.measure.is_some() || arguments.scenario.is_some() => {
-            return Err(Complaint("--measure, --scenario: only `lastmeter repro ns3`".to_owned()));
+            let which = "only `lastmeter repro ns3` and `lastmeter repro linux`";
+            return Err(Complaint(format!("--measure, --scenario: {which}")));
         }
         _ => {}
     }

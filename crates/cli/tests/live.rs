@@ -10,6 +10,8 @@
 mod attempts;
 #[path = "live/classes.rs"]
 mod classes;
+#[path = "live/kernel.rs"]
+mod kernel;
 #[path = "live/layers.rs"]
 mod layers;
 #[path = "live/methods.rs"]
@@ -76,6 +78,10 @@ const TESTS: &[(&str, fn())] = &[
     (
         "n_42_the_bottleneck_moves_from_the_wire_to_the_hosts",
         methods::n_42_the_bottleneck_moves_from_the_wire_to_the_hosts,
+    ),
+    (
+        "a_161_the_kernels_tcp_fills_a_link_and_its_queue_as_the_models_does",
+        kernel::a_161_the_kernels_tcp_fills_a_link_and_its_queue_as_the_models_does,
     ),
     (
         "e_55_with_stretched_time_delays_grow_and_what_cpus_do_does_not",

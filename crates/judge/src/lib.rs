@@ -1,7 +1,8 @@
 //! Judges that are not papers: references for the simulator where nothing was published.
 //!
-//! [`theory`] has closed formulas of queueing theory, [`ns3`] another simulator.
+//! [`theory`] has closed formulas of queueing theory, [`ns3`] another simulator, [`linux`] a real TCP.
 
 mod interval;
+pub mod linux;
 pub mod ns3;
 pub mod theory;

@@ -1,9 +1,9 @@
-//! The simulator compared with queueing theory, in few runs, and with results of ns-3.
+//! The simulator compared with queueing theory, in few runs, and with results of ns-3 and of Linux's TCP.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use lastmeter_judge::ns3;
 use lastmeter_judge::theory::{RUNS_FEW, run};
+use lastmeter_judge::{linux, ns3};
 use lastmeter_repro::{Effort, Observer, Style};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,6 +44,9 @@ fn a_table_of_few_seeds_has_ns3_beside_ours() {
     assert_eq!(report.json_lines().expect("numbers").lines().count(), report.rows.len());
 }
 
+/// How tables are printed here.
+const PLAIN: Style = Style { width: 100, colour: false };
+
 /// Stops after so many runs.
 struct Stops(AtomicU64);
 
@@ -70,4 +73,31 @@ fn what_is_stopped_keeps_the_runs_that_were_done() {
     assert!(report.expect("two run").rows.iter().all(|row| row.runs == 2));
     let none = ns3::run("", (1, 3), None, Effort { observer: &observer, ..Effort::PLAIN });
     assert!(none.expect("nothing runs").rows.is_empty());
+}
+
+/// within 5 % of the goodput, 10 % of the mean wait and 20 % of the loss in at least ten of twelve.
+#[test]
+fn a_161_the_models_tcp_does_as_linuxs_in_ten_of_twelve_scenarios() {
+    let report = linux::run("", (1, linux::SEEDS), None, Effort::PLAIN).expect("all scenarios run");
+    assert_eq!(report.rows.len(), 36, "three metrics of each: every run of Linux is kept");
+    let (agree, of) = report.agree();
+    assert!(agree >= linux::AGREE && of == 12, "{}", report.table(PLAIN));
+    assert!(report.passes());
+    // What is off is off by little, or the model is of another TCP.
+    let far = |row: &&linux::Row| (row.ours / row.theirs - 1.0).abs() > 0.5;
+    let far: Vec<_> = report.rows.iter().filter(far).collect();
+    assert!(far.is_empty(), "{far:#?}");
+    let goodput = report.rows.iter().filter(|row| row.metric == "goodput");
+    assert!(goodput.into_iter().all(|row| row.pass), "{}", report.table(PLAIN));
+}
+
+#[test]
+fn a_table_of_one_scenario_has_linux_beside_ours() {
+    let one = "40 ms, drop-tail 1, 1 connection, CUBIC";
+    let report = linux::run(one, (1, linux::SEEDS_FEW), None, Effort::PLAIN).expect("one runs");
+    let table = report.table(PLAIN);
+    for words in [one, "goodput (Mbit/s)", "wait (ms)", "loss (%)", "of 1 scenarios agree"] {
+        assert!(table.contains(words), "{words} is not in\n{table}");
+    }
+    assert_eq!(report.json_lines().expect("numbers").lines().count(), 3);
 }

@@ -8,6 +8,7 @@
 //! Everything else of the experiment is as in a model, traffic between other hosts included.
 
 mod certificate;
+pub mod kernel;
 mod search;
 mod twin;
 

@@ -62,10 +62,16 @@ pub struct Config {
     /// A loss halves the window in whole segments, as in Linux and BSD, and not the data in flight (RFC 5681
     /// equation 4). CUBIC always reduces the window (RFC 9438 §4.6).
     pub halves_window: bool,
+    /// CUBIC's estimate of Reno's window grows as Reno's once it has reached the window before the last loss (RFC 9438
+    /// §4.3). Linux's goes on growing as slowly as before (6.18, `bictcp_update`).
+    pub catches_up: bool,
     /// The first slow start ends when round-trip times rise: HyStart++ (RFC 9406). It needs timestamps.
     pub hystart: bool,
     /// Full segments per acknowledgement (RFC 1122 §4.2.3.2: 2); 1 acknowledges each.
     pub acknowledge_every: u8,
+    /// The program writes so much at a time, and the segment that ends a write is acknowledged at once, as by Linux
+    /// when its program has read all that there is (6.18, `tcp_cleanup_rbuf`).
+    pub acknowledge_writes: Option<Bytes>,
     /// Maximum delay of an acknowledgement.
     pub acknowledge_within: Duration,
     /// The first segment with data is acknowledged at once: this opens the sender's window sooner, and RFC 5681
@@ -132,8 +138,10 @@ impl Config {
             growth_max: 2,
             counts_bytes: true,
             halves_window: true,
+            catches_up: true,
             hystart: false,
             acknowledge_every: 2,
+            acknowledge_writes: None,
             acknowledge_within: Duration::from_ms(40),
             acknowledge_first: false,
             acknowledge_opening: false,

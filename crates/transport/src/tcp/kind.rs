@@ -55,10 +55,14 @@ source in <-- acknowledgements <-- sink",
             .is("what the window grows by: bytes, as in Linux, or acknowledgements (RFC 5681)"),
         Param::or("halves", ParamKind::Choice(&["window", "flight"]), "window")
             .is("what a loss halves: the window, as in Linux and BSD, or what is in flight"),
+        Param::or("catches-up", ParamKind::Flag, "true")
+            .is("CUBIC: beyond the window before a loss it grows as Reno (RFC 9438); Linux's not"),
         Param::or("hystart", ParamKind::Flag, "false")
             .is("slow start ends when round-trip times rise (RFC 9406); needs timestamps"),
         Param::or("acknowledge-every", ParamKind::Integer { min: 1, max: 255 }, "2")
             .is("full segments per acknowledgement (RFC 1122)"),
+        Param::optional("acknowledge-writes", ParamKind::BUFFER, "no writes end")
+            .is("size of a program's writes, whose ends are acknowledged at once, as by Linux"),
         Param::or("acknowledge-within", ParamKind::Time, "40 ms")
             .is("maximum delay of an acknowledgement"),
         Param::or("acknowledge-first", ParamKind::Flag, "false")
@@ -216,8 +220,10 @@ fn config(values: &Values) -> Config {
         growth_max: count("growth-max") as u32,
         counts_bytes: values.get::<String>("counts") == "bytes",
         halves_window: values.get::<String>("halves") == "window",
+        catches_up: flag("catches-up"),
         hystart: flag("hystart"),
         acknowledge_every: count("acknowledge-every") as u8,
+        acknowledge_writes: values.given("acknowledge-writes"),
         acknowledge_within: values.get("acknowledge-within"),
         acknowledge_first: flag("acknowledge-first"),
         acknowledge_opening: flag("acknowledge-opening"),

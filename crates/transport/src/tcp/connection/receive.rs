@@ -4,7 +4,7 @@ use super::{Connection, Ended, ORIGIN, State};
 use crate::tcp::control::Kind;
 use crate::tcp::segment::{CWR, ECE, Flags};
 use crate::tcp::{Lingering, Segment};
-use lastmeter_base::{Ecn, Time};
+use lastmeter_base::{Bytes, Ecn, Time};
 use std::num::NonZeroU64;
 
 /// The largest shift of a window (RFC 7323 §2.3).
@@ -301,7 +301,9 @@ impl Connection {
     fn note_received(&mut self, now: Time, len: u64, fills: bool) {
         self.unacknowledged = self.unacknowledged.saturating_add(1);
         let every = self.config.acknowledge_every;
-        if fills || !self.held.is_empty() || self.unacknowledged >= every || len == 0 {
+        let ends = |size: Bytes| self.next / size.0 > self.next.saturating_sub(len) / size.0;
+        let pushed = self.config.acknowledge_writes.is_some_and(ends);
+        if fills || pushed || !self.held.is_empty() || self.unacknowledged >= every || len == 0 {
             self.ack_due = true;
         } else if self.ack_at == super::NEVER {
             self.ack_at = now + self.config.acknowledge_within;

@@ -65,9 +65,9 @@ impl Cubic {
             acked.now
         });
         let segments = bytes as f64 / mss;
-        let alpha = match self.estimate < self.window_prior {
-            true => 3.0 * (1.0 - BETA) / (1.0 + BETA),
-            false => 1.0,
+        let alpha = match acked.config.catches_up && self.estimate >= self.window_prior {
+            true => 1.0,
+            false => 3.0 * (1.0 - BETA) / (1.0 + BETA),
         };
         self.estimate += alpha * segments / congestion;
         let t = acked.now.saturating_since(epoch).as_secs_f64();
@@ -100,5 +100,35 @@ impl Cubic {
     /// After a timeout (§4.8): as after a loss, and the curve starts with congestion avoidance.
     pub fn timed_out(&mut self, now: Time, window: &Window) -> u64 {
         self.lost(now, window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::{Config, Rtt};
+    use lastmeter_base::Duration;
+
+    #[test]
+    fn beyond_the_window_before_a_loss_the_estimate_catches_up_or_does_not() {
+        const MSS: u64 = 1000;
+        // A loss at ten segments; then round trips of 10 ms, too short for the cubic function to grow.
+        let after = |catches_up: bool, round_trips: u64| {
+            let config = Config { catches_up, ..Config::modern() };
+            let mut window = Window { congestion: 10 * MSS, threshold: MSS, mss: MSS };
+            let (mut cubic, rtt) = (Cubic::default(), Rtt::new(&config));
+            window.congestion = cubic.lost(Time::START, &window);
+            for round_trip in 0..round_trips {
+                let now = Time::START + Duration::from_ms(10 * round_trip);
+                for _ in 0..window.congestion / MSS {
+                    let acked = Acknowledged { now, bytes: MSS, rtt: &rtt, config: &config };
+                    cubic.acknowledged(&mut window, acked);
+                }
+            }
+            window.congestion
+        };
+        assert_eq!(after(true, 5), after(false, 5), "below it both grow by 0.53 a round trip");
+        let (rfc, linux) = (after(true, 25), after(false, 25));
+        assert!(rfc > 20 * MSS && linux > 16 * MSS && rfc > linux + 4 * MSS, "{rfc}, {linux}");
     }
 }
