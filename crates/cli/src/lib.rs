@@ -160,7 +160,11 @@ impl<T: std::fmt::Display> From<T> for Complaint {
 ///
 /// Call it first in `main`, before any thread is started.
 pub fn enter_if_asked() {
-    lastmeter_live::worker::enter_if_asked(&[lastmeter_rtc::part::TASK]);
+    lastmeter_live::worker::enter_if_asked(&[
+        lastmeter_rtc::part::TASK,
+        bench::failover::TASK,
+        bench::forward::TASK,
+    ]);
     live::vunet::part::enter_if_asked();
 }
 

@@ -6,7 +6,9 @@
 mod attempts;
 mod broken_plans;
 mod docs;
+mod failover;
 mod follow;
+mod forward;
 mod fuzz;
 #[path = "../../lab/tests/golden/mod.rs"]
 mod golden;

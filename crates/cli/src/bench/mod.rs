@@ -11,6 +11,8 @@ mod curves;
 mod engine;
 mod engines;
 mod exchange;
+pub(crate) mod failover;
+pub(crate) mod forward;
 mod lookup;
 mod observed;
 mod peer;
@@ -52,6 +54,8 @@ Examples:
   lastmeter bench router          a router beside the kernel (needs root and `make devices`)
   lastmeter bench receive --out receive.html
                                   ways to receive under load, here and in the model (needs root)
+  lastmeter bench failover        hosts on two networks, in which each link and each switch fails
+  lastmeter bench forward         shares of IP and of the devices in forwarding a packet (root)
   lastmeter bench dtp             transactions with a device over UDP; `time-wait`: closed ones
   lastmeter bench engine/fat-tree --size 32
                                   what memory 8192 hosts take
@@ -127,6 +131,12 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     }
     if device == "receive" {
         return receive::bench(common, arguments);
+    }
+    if device == "failover" {
+        return failover::bench(common);
+    }
+    if device == "forward" {
+        return forward::bench(common);
     }
     let threads = Threads::new(common.threads)?;
     let setting = Setting { quick: common.quick, seed: common.seed, threads: &threads };
