@@ -16,6 +16,8 @@ mod kernel;
 mod layers;
 #[path = "live/methods.rs"]
 mod methods;
+#[path = "live/stopwatch.rs"]
+mod stopwatch;
 #[path = "live/stretched.rs"]
 mod stretched;
 #[path = "live/vunet.rs"]
@@ -86,6 +88,10 @@ const TESTS: &[(&str, fn())] = &[
     (
         "e_55_with_stretched_time_delays_grow_and_what_cpus_do_does_not",
         stretched::e_55_with_stretched_time_delays_grow_and_what_cpus_do_does_not,
+    ),
+    (
+        "e_49_a_counter_that_wraps_around_keeps_the_time_where_it_is_read_within_a_round",
+        stopwatch::e_49_a_counter_that_wraps_around_keeps_the_time_where_it_is_read_within_a_round,
     ),
     ("a_42_live_columns_are_those_of_the_model", layers::a_42_live_columns_are_those_of_the_model),
     (
