@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Said where nothing is predicted because nothing is known of the host yet.
-const UNCALIBRATED: &str = "This host is not calibrated, so nothing is predicted: `lastmeter calibrate` (half a minute) adds what \
-                            faster processors and memory would buy, and predictions beside what is measured here.";
+const UNCALIBRATED: &str = "This host is not calibrated, so nothing is predicted: `lastmeter \
+                            calibrate` (half a minute) adds what faster processors and memory \
+                            would buy, and predictions beside what is measured here.";
 
 /// A first look is this long: its verdict comes before three seconds have passed.
 const FIRST: lastmeter_base::Duration = lastmeter_base::Duration::from_ms(500);
@@ -86,7 +87,8 @@ pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, C
         steps.aside(|| output::note(words));
     }
     let mut found = first(common, &steps, &mut hosts, arguments, &setting, busy)?;
-    // A calibration is never a reason to wait for what can be had without: only a prediction that was asked for needs one.
+    // A calibration is never a reason to wait for what can be had without: only a prediction that was asked for
+    // needs one.
     let cold = cache::is_cold();
     if cold && asked.change.is_some() {
         let ledger = ledger(&found);

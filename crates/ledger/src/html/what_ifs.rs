@@ -1,4 +1,5 @@
-//! What each change would buy: predicted as a bar, measured as a mark beside it, or as the bar where nothing is predicted.
+//! What each change would buy: predicted as a bar, measured as a mark beside it, or as the bar where nothing is
+//! predicted.
 
 use super::table;
 use super::text::{escape, figure, name, percent, share_figure};
