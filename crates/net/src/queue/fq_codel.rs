@@ -58,6 +58,8 @@ pub struct FqCodelOptions {
     pub batch: u64,
     /// The rate of the line, from which it is known when it idles; `None`: when it asks in vain.
     pub rate: Option<Rate>,
+    /// Line time of a packet beyond its length.
+    pub framing: Bytes,
 }
 
 impl FqCodelOptions {
@@ -71,6 +73,7 @@ impl FqCodelOptions {
             room: Room::packets(10_240),
             batch: 64,
             rate: None,
+            framing: Bytes::ZERO,
         }
     }
 }
@@ -148,7 +151,10 @@ impl Queue for FqCodel {
                 Some(packet) => {
                     self.turns.sent(at, packet.len);
                     if self.bank.packets == 0 {
-                        let busy = self.options.rate.map(|rate| rate.time_for(packet.len));
+                        let busy = self
+                            .options
+                            .rate
+                            .map(|rate| rate.time_for(packet.len + self.options.framing));
                         self.idle_at = busy.map(|busy| now + busy);
                     }
                     return Some(packet);
@@ -204,6 +210,7 @@ impl Described for FqCodel {
             room: Room::from_values(values, site),
             batch: values.get("batch"),
             rate: site.rate,
+            framing: site.framing,
             ..FqCodelOptions::rfc_8290()
         };
         FqCodel { classifier: Classifier::from_values(values), ..FqCodel::new(options) }
@@ -228,6 +235,24 @@ mod tests {
         (0..6).for_each(|_| drop(queue.dequeue(Time::START)));
         queue.enqueue(Time::START, packet(9, 100)).unwrap();
         assert_eq!(queue.dequeue(Time::START).unwrap().flow.0, 9);
+    }
+
+    /// The line is busy with what it sends for as long as the framing takes, too: until then a flow keeps its turn.
+    #[test]
+    fn a_line_idles_when_a_packet_s_framing_has_left_too() {
+        let (rate, framing) = (Some(Rate::from_mbit(12)), Bytes(150));
+        // 1500 B take 1 ms, the framing 0.1 ms.
+        for (after, order) in [(1050, [0, 1, 0]), (1200, [0, 0, 1])] {
+            let mut queue = FqCodel::new(FqCodelOptions { rate, framing, ..each() });
+            queue.enqueue(Time::START, packet(0, 1500)).unwrap();
+            queue.dequeue(Time::START).unwrap();
+            let now = Time::START + Duration::from_us(after);
+            for flow in [0, 0, 1] {
+                queue.enqueue(now, packet(flow, 1500)).unwrap();
+            }
+            let found = [(); 3].map(|()| queue.dequeue(now).unwrap().flow.0);
+            assert_eq!(found, order, "{after} us");
+        }
     }
 
     /// RFC 8290 §4.2: a queue that empties while new passes through the old ones once.
