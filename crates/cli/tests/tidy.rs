@@ -49,7 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("device", &["base", "wire", "live", "plugin", "ledger"]),
-    ("router", &["base", "wire", "net", "lan", "live", "plugin", "ledger", "lab"]),
+    ("router", &["base", "wire", "net", "lan", "host", "live", "plugin", "ledger", "lab"]),
     (
         "daemon",
         &[

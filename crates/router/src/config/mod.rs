@@ -25,6 +25,7 @@ pub use flow::{FLOWS_MAX, Flow, Node, POLICIES_MAX, Policy, PolicyTo, ROUTE_MAX,
 pub use processor::{Fabric, PROCESSORS_MAX, Processor, ROOM};
 
 use crate::port_processor::output::FRAMING;
+use crate::port_processor::reception::Receive;
 use crate::port_processor::structure::Lookup;
 use lastmeter_base::kind::{Family, Nested, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Rate};
@@ -86,6 +87,8 @@ pub struct Config {
     pub tables: BTreeSet<String>,
     /// The structure of the main one.
     pub lookup: Lookup,
+    /// When packets are taken from ports.
+    pub receive: Receive,
 }
 
 /// A module on a code server.
@@ -156,6 +159,8 @@ const ROUTER: &[Param] = &[
         .is("the structure of the routing table: arrays (`direct`), or the faster one as measured"),
     Param::optional("core", ParamKind::Integer { min: 0, max: 4095 }, "any")
         .is("the core on which the port processor runs"),
+    Param::or("receive", ParamKind::Choice(Receive::NAMES), "mixed")
+        .is("when packets are taken from ports: our own way, or a policy of the receivers' models"),
     Param::or("start", ParamKind::Choice(&["together", "in-turn"]), "together")
         .is("whether port processors start at the same time, or one after the other"),
 ];
@@ -310,6 +315,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         policies,
         tables,
         lookup: Lookup::named(&values.get::<String>("lookup")).unwrap_or_default(),
+        receive: Receive::named(&values.get::<String>("receive")).unwrap_or_default(),
     }
 }
 

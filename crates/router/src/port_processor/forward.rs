@@ -49,13 +49,13 @@ pub(super) struct Work {
 }
 
 impl PortProcessor {
-    /// Processes a batch from a port; returns its number of packets.
-    pub(super) fn batch(&mut self, port: u16, now: Time) -> usize {
+    /// Processes a batch of at most `most` packets from a port; returns their number.
+    pub(super) fn batch(&mut self, port: u16, now: Time, most: usize) -> usize {
         let timed = self.batches.is_multiple_of(super::SAMPLE).then(Instant::now);
         let at = usize::from(port);
         self.arrived.clear();
         let Some(line) = &mut self.lines[at] else { return 0 };
-        let taken = line.receive(BATCH, &mut self.frames, &mut self.arrived);
+        let taken = line.receive(most, &mut self.frames, &mut self.arrived);
         if taken == 0 {
             return 0;
         }

@@ -27,6 +27,7 @@ pub mod output;
 pub mod parse;
 pub mod plugin;
 pub mod policy;
+pub mod reception;
 pub mod reserved;
 mod setup;
 mod start;
@@ -48,6 +49,7 @@ use line::Line;
 use output::Output;
 use plugin::{Passing, Plugin, Wish};
 use policy::Policies;
+use reception::{Receive, Reception};
 use reserved::Promise;
 use serde_json::Value;
 use state::Pause;
@@ -115,6 +117,8 @@ pub struct Setup {
     pub treatments: Vec<Treatment>,
     /// Routes by more than the destination.
     pub policies: Policies,
+    /// When packets are taken from ports.
+    pub receive: Receive,
     /// Plugins; filters name them by number.
     pub plugins: Vec<Slot>,
     /// For each port: its queue, its flows, its plugins.
@@ -310,6 +314,9 @@ pub struct PortProcessor {
     answers: Answers,
     candidates: Vec<(u32, u8)>,
     crossing: Option<Crossing>,
+    reception: Reception,
+    /// Frames that are free when nothing waits.
+    frames_all: u64,
     incoming: Vec<(usize, Vec<crossing::Crossed>)>,
     /// Setups so far.
     setups: u64,
@@ -334,8 +341,11 @@ impl PortProcessor {
             departing: Vec::new(),
             leaving: Vec::new(),
         });
+        let ports: Vec<Port> = ports.collect();
         let mut processor = PortProcessor {
-            ports: ports.collect(),
+            reception: Reception::new(Receive::default(), ports.len()),
+            frames_all: frames.free_count() as u64,
+            ports,
             lines,
             frames,
             pool: Pool::default(),
@@ -397,21 +407,18 @@ impl PortProcessor {
                 self.change();
             }
             let now = self.now();
-            let mut taken = 0;
-            for port in 0..self.ports.len() {
-                taken += self.batch(port as u16, now);
-            }
+            let mut taken = self.receive(now);
             taken += self.pass_on(now);
             let sent = self.drain();
             if !self.held.is_empty() {
                 self.release(now);
             }
             if taken > 0 {
-                many = taken >= MANY;
+                many = taken >= MANY && self.reception.receive == Receive::Mixed;
             } else if many {
                 many = false;
                 std::thread::sleep(PAUSE);
-            } else if sent == 0 {
+            } else if sent == 0 && !self.idles(now) {
                 self.wait();
             }
         }
@@ -441,48 +448,12 @@ impl PortProcessor {
         all
     }
 
-    /// Sleeps until packets arrive, something changes, or a shaper's next packet is due.
-    fn wait(&mut self) {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let now = self.now();
-        if let Some(crossing) = &self.crossing {
-            crossing.lies_down();
-            // What came before that would not wake it up.
-            if self.pass_on(now) > 0 {
-                return self.get_up();
-            }
-        }
-        let due = self.ports.iter().filter_map(|port| port.output.ready_at(now));
-        let crosses = self.crossing.as_ref().and_then(|crossing| crossing.ready_at(now));
-        let due = due.chain(crosses).min();
-        let sending = self.lines.iter().flatten().any(|socket| socket.waiting() > 0);
-        let most = if sending || !self.held.is_empty() { IDLE / 100 } else { IDLE };
-        let wait = due.map_or(most, |due| {
-            let wait = due.saturating_since(now).as_ps() / 1000;
-            most.min(std::time::Duration::from_nanos(wait))
-        });
-        if wait.is_zero() {
-            return self.get_up();
-        }
-        let mut polled: Vec<PollFd<'_>> = self
-            .lines
-            .iter()
-            .flatten()
-            .filter_map(Line::fd)
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
-        polled.push(PollFd::new(&self.wake, PollFlags::IN));
-        let timeout =
-            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
-        let _ = poll(&mut polled, Some(&timeout));
-        if polled.last().is_some_and(|last| !last.revents().is_empty()) {
-            let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
-        }
+    /// Asks the kernel what it dropped because nobody took it.
+    fn overruns(&self) {
         for (socket, count) in self.lines.iter().zip(self.counts.iter()) {
             let Some(socket) = socket else { continue };
             count.overrun.store(socket.lost().overrun, Ordering::Relaxed);
         }
-        self.get_up();
     }
 
     fn get_up(&self) {
@@ -507,6 +478,7 @@ impl PortProcessor {
                 Change::Settle(answer) => drop(answer.send(())),
                 Change::Show(answer, pause) => {
                     pause.begin();
+                    self.overruns();
                     let state = self.state();
                     pause.end();
                     let _ = answer.send(state);
@@ -533,6 +505,9 @@ impl PortProcessor {
         let now = self.now();
         self.setups += 1;
         (self.rules, self.policies) = (setup.rules, setup.policies);
+        if setup.receive != self.reception.receive {
+            self.reception = Reception::new(setup.receive, self.ports.len());
+        }
         let old = std::mem::replace(&mut self.treatments, setup.treatments);
         for flow in old {
             let same = self.treatments.iter_mut().find(|new| new.name == flow.name);

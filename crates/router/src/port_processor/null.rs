@@ -11,6 +11,7 @@ use super::count::{Counters, STAGES, Stages};
 use super::hop::{FIRST, Next};
 use super::line::{Line, Null};
 use super::policy::Policies;
+use super::reception::Receive;
 use super::structure::Lookup;
 use super::tables::{Network, Tables};
 use super::{Change, Parts, PortProcessor, PortSetup, Setup};
@@ -101,6 +102,7 @@ pub fn forward(
         rules: None,
         treatments: Vec::new(),
         policies: Policies::default(),
+        receive: Receive::default(),
         plugins: Vec::new(),
         ports: vec![port(), port()],
     };

@@ -1,5 +1,6 @@
 //! From a configuration to what the port processor's thread runs: filters, flows, policies, plugins, queues.
 
+use super::parse::ETHERNET;
 use super::plugin::Plugin;
 use super::policy::{Policies, Table};
 use super::reserved::Promise;
@@ -63,14 +64,18 @@ pub(super) fn set_up(
     took.push(("rules".to_owned(), began.elapsed().as_secs_f64()));
     let ports = config.ports.iter().zip(promises).enumerate().map(|(at, (port, reserved))| {
         let old = before.map(|before| &before.config.ports[at]);
-        let same = old.is_some_and(|old| old.queue == port.queue && old.rate == port.rate);
+        let same = old.is_some_and(|old| {
+            old.queue == port.queue && (old.rate, old.framing) == (port.rate, port.framing)
+        });
         let mine = config.processors[processor].ports.contains(&(at as u16));
         let queue = || -> Box<dyn Queue> {
             let Some(nested) = &port.queue else {
                 return Box::new(DropTail::new(QUEUE, Bytes(u64::MAX)));
             };
             let (rate, name) = (port.rate, port.name.as_str());
-            queue::build(nested, &queue::Site { rate, name, ..queue::Site::ANYWHERE })
+            // Packets in it have their Ethernet header.
+            let framing = Bytes(port.framing.0.saturating_sub(ETHERNET as u64));
+            queue::build(nested, &queue::Site { rate, name, framing, ..queue::Site::ANYWHERE })
         };
         PortSetup {
             queue: (mine && !same).then(queue),
@@ -84,7 +89,8 @@ pub(super) fn set_up(
     });
     let ports = ports.collect();
     let treatments = treatments.into_iter().map(|(_, treatment)| treatment).collect();
-    Ok((Setup { rules, treatments, policies, plugins, ports }, running, took))
+    let receive = config.receive;
+    Ok((Setup { rules, treatments, policies, receive, plugins, ports }, running, took))
 }
 
 fn plugins(
