@@ -14,12 +14,15 @@ mod fetch;
 mod flows;
 #[path = "../../cli/tests/follow.rs"]
 mod follow;
+mod frr;
 mod initiator;
 mod model;
+mod overload;
 mod ports;
 mod processors;
 mod router;
 mod rude;
+mod soak;
 mod transfer;
 mod useful;
 mod wave;

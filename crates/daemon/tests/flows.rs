@@ -1,6 +1,6 @@
 //! Flows of a running router: reservations, routes and functions of their own, policies, copies. Needs root and `ip`.
 //!
-//! Rows: D-24, D-29, D-32, D-36, D-42, D-44, D-45, D-46, D-47, D-48, D-66.
+//! Rows: D-24, D-29, D-32, D-36, D-42, D-43, D-44, D-45, D-46, D-47, D-48, D-66.
 
 use super::fetch::shop;
 use super::router::{Net, ip};

@@ -1,7 +1,7 @@
 //! Ports of a running router: plugins exchanged while packets pass, other queues on a line, several virtual interfaces on one
 //! port. Needs root, `ip`, `ping`, `python3`.
 //!
-//! Rows: D-17, D-20, D-79.
+//! Rows: D-17, D-20, D-79, E-133.
 
 use super::processors::{Star, came_from, receive, received, send, sum};
 use super::said;
@@ -97,6 +97,40 @@ fn cake_and_fq_pie_share_the_line_of_a_running_port_d_79() {
         // About 240 packets a second leave: those that were sent, and the line was the limit.
         assert!(came[0] + came[1] > 600.0, "{told}");
     }
+    assert_eq!(star.residual(), 0);
+}
+
+/// Every policy of reception forwards all that a line takes, is changed while packets pass, and changed back.
+#[test]
+fn every_policy_of_reception_forwards_e_133() {
+    let Some(mut star) = Star::new("receive", 2) else { return };
+    star.write("receive = 'interrupts'", "");
+    star.start();
+    star.reaches(1, 2);
+    const COUNT: u64 = 1000;
+    let overrun = || -> u64 {
+        let ports = star.json("ports");
+        let ports = ports["ports"].as_array().unwrap().iter();
+        ports.map(|port| port["counts"]["overrun"].as_u64().unwrap_or(0)).sum()
+    };
+    for policy in ["interrupts", "polling", "timed", "explicit", "backoff", "mixed"] {
+        said(&star.router("set", &["receive", policy]), 0);
+        let before = overrun();
+        let receiver = receive(&star, 2, COUNT, 40.0);
+        let sender = send(&star, 1, "10.2.0.1", [COUNT / 4, 4, 2000, 200]);
+        assert!(sender.wait_with_output().unwrap().status.success());
+        let told = received(receiver);
+        let (came, lost) = (sum(&told["came"]), overrun() - before);
+        println!("{policy}: {came} packets, {lost} overrun");
+        assert_eq!(sum(&told["late"]), 0, "{policy}: {told}");
+        // A machine that is busy for a moment makes the interface lose some.
+        assert!(came + lost >= COUNT && came > 0, "{policy}: {told}");
+    }
+    let wrong = said(&star.router("set", &["receive", "sometimes"]), 2);
+    assert!(wrong.contains("mixed"), "{wrong}");
+    said(&star.router("rollback", &["3"]), 0);
+    assert_eq!(said(&star.router("get", &["receive"]), 0).trim(), "timed");
+    assert!(star.pings(1, 2));
     assert_eq!(star.residual(), 0);
 }
 

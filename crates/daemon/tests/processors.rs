@@ -2,8 +2,9 @@
 //! all, one that ends takes only its own ports down, and distributed queueing shares out a line. Needs root, `ip`, `ping`,
 //! `python3`.
 //!
-//! Rows: D-25, D-50 to D-58, D-65, A-135.
+//! Rows: D-01, D-05, D-25, D-50 to D-58, D-65, A-135.
 
+use super::frr::Frr;
 use super::router::ip;
 use super::{PROGRAM, has, said};
 use lastmeter_base::{Bytes, Duration, Rate, Time};
@@ -104,7 +105,7 @@ impl Star {
         command
     }
     /// Whether all of some packets to and fro arrive.
-    fn pings(&self, from: usize, to: usize) -> bool {
+    pub(crate) fn pings(&self, from: usize, to: usize) -> bool {
         let to = format!("10.{to}.0.1");
         let ping = ["ping", "-n", "-i", "0.05", "-W", "1", "-c", "3", to.as_str()];
         self.at(from, &ping).output().unwrap().status.success()
@@ -146,9 +147,9 @@ fill = bytes(size - 4)
 began, sent = time.monotonic(), 0
 for number in range(count):
     for flow in s:
-        # A receiver that has seen enough is gone.
+        # A receiver that has seen enough is gone; a link is down.
         try: flow.send(number.to_bytes(4, 'big') + fill)
-        except ConnectionRefusedError: pass
+        except OSError: pass
     sent += flows
     ahead = sent / rate - (time.monotonic() - began)
     if ahead > 0.002: time.sleep(ahead)
@@ -404,6 +405,69 @@ fn four_port_processors_come_up_together_d_25_d_26() {
     // Together takes less than the sum of what each took.
     let (whole, spent) = took[1];
     assert!(whole < spent, "{took:?}");
+}
+
+/// Fig 1 of DER: eight ports, each with a processor of its own, a fabric with distributed queueing between them, a control
+/// processor with its six tasks (§2.1).
+#[test]
+fn a_router_of_eight_ports_with_a_fabric_and_frr_d_01_d_05() {
+    let Some(mut star) = Star::new("eight", 8) else { return };
+    star.write("fpm = '127.0.0.1:2620'\n[fabric]\nspeed-up = 1.25", "rate = '20 Mbit/s'");
+    // Known to routing alone: what is told to the kernel, zebra finds there and tells the router.
+    ip(&format!("-n {} addr add 203.0.113.1/32 dev lo", star.hosts[7]));
+    ip(&format!("-n {} route add 203.0.113.0/24 via 10.8.0.1", star.router));
+    let frr = Frr::alone(&star.router, star.folder.path());
+    star.start();
+    // Discovery and initialisation: each stage with its time, and who is outside of each port.
+    let boot = star.json("boot");
+    let stages: Vec<&str> =
+        boot.as_array().unwrap().iter().map(|one| one["stage"].as_str().unwrap()).collect();
+    for stage in ["configuration", "discovery", "port processor", "tables"] {
+        assert!(stages.contains(&stage), "{stages:?}");
+    }
+    // Everybody reaches the next one, and the last the first.
+    for k in 1..=8 {
+        star.reaches(k, k % 8 + 1);
+    }
+    let neighbours = star.json("neighbours");
+    for k in 1..=8 {
+        let port = &neighbours["ports"][k - 1];
+        let all = port["neighbours"].as_array().unwrap();
+        let host = format!("10.{k}.0.1");
+        assert!(all.iter().any(|one| one["address"] == host.as_str()), "{port:#}");
+    }
+    // Status: all forward, and what each handed over has been taken.
+    let shown = star.json("processors");
+    let processors = shown["processors"].as_array().unwrap();
+    assert_eq!(processors.len(), 8);
+    for one in processors {
+        assert!(one["ended"].is_null() && one["handed-over"].as_u64() > Some(0), "{one:#}");
+        assert!(one["fabric"]["periods"].as_u64() > Some(0), "{one:#}");
+    }
+    // Routing, by FRR.
+    let far = ["ping", "-n", "-c", "1", "-W", "1", "203.0.113.1"];
+    let pings = |star: &Star| star.at(1, &far).output().unwrap().status.success();
+    if frr.is_some() {
+        let began = Instant::now();
+        while !pings(&star) {
+            assert!(began.elapsed() < Wait::from_secs(30), "{:#}", star.json("routes"));
+        }
+    } else {
+        println!("SKIP: the part with FRR");
+    }
+    // Active environments; upkeep of tables and classifiers.
+    let set = |key: &str, value: &str| said(&star.router("set", &[key, value]), 0);
+    set("plugins.x", "{ expression = '(not (= protocol 1))' }");
+    set("ports.p1.plugins", "['x']");
+    assert!(!star.pings(1, 5));
+    said(&star.router("rollback", &[]), 0);
+    let from = "[{ match = '@10.1.0.0/16 10.5.0.0/16 0 : 65535 0 : 65535 0x01/0xFF', \
+                action = 'deny' }]";
+    set("filters", from);
+    assert!(!star.pings(1, 5) && star.pings(1, 6));
+    said(&star.router("rollback", &[]), 0);
+    assert!(star.pings(1, 5));
+    assert_eq!(star.residual(), 0);
 }
 
 /// The share of an output that each of two inputs gets in the model, from the same machines, when they offer so many bytes a

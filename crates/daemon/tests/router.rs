@@ -93,7 +93,7 @@ impl Net {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    fn kill(&self, which: &str) {
+    pub(crate) fn kill(&self, which: &str) {
         let pattern = format!("router {which} {}", self.file().display());
         said(&Command::new("pkill").args(["-9", "-f", &pattern]).output().unwrap(), 0);
     }

@@ -7,6 +7,7 @@
 //!
 //! Rows: A-129, A-135, A-146, D-108, D-110, E-133.
 
+mod overload;
 mod place;
 
 use super::{Complaint, Report};
@@ -15,9 +16,11 @@ use lastmeter_live::dataplane::{Generator, routing::index_of};
 use lastmeter_net::classify::{generate, text};
 use lastmeter_net::lookup::table::{self, IPV4_LENGTHS};
 use lastmeter_router::port_processor::null::forward;
+use lastmeter_router::port_processor::reception::Receive;
 use place::{Between, NEXT, Place};
 use serde_json::json;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -29,6 +32,11 @@ const KNOWN: usize = 1024;
 const PREFIXES: usize = 901_899;
 /// Frames a second that are offered, the last as fast as the source can: the best of these counts, for both sides.
 const RATES: &[f64] = &[1.0e6, 2.0e6, 0.0];
+/// What a source says when it begins.
+const READY: &str = "ready";
+/// From its beginning to a measurement's, and how many seconds it goes on after that.
+const WARM: Duration = Duration::from_millis(500);
+const TAIL: f64 = 0.3;
 /// Filters.
 const FILTERS: u32 = 1000;
 
@@ -85,6 +93,9 @@ pub(crate) fn generate(arguments: &Generate) -> Result<Report, Complaint> {
     template[38..40].copy_from_slice(&(len - 20).to_be_bytes());
     let index = index_of(&arguments.interface)?;
     let source = Generator::new(index, &template, arguments.len, &destinations, arguments.rate)?;
+    // The kernel has all destinations now, which may have taken seconds.
+    let mut out = std::io::stdout();
+    writeln!(out, "{READY}").and_then(|()| out.flush())?;
     let began = Instant::now();
     // A call takes some milliseconds beyond its frames: few calls.
     const FRAMES: u32 = 2_000_000;
@@ -107,10 +118,19 @@ struct Case {
     fast: bool,
     /// A port processor for each port.
     split: bool,
+    /// When packets are taken from ports; in the router's own way, if absent.
+    receive: Option<&'static str>,
 }
 
-const COMPLETE: Case =
-    Case { table: true, filters: true, fair: true, plugin: false, fast: false, split: false };
+const COMPLETE: Case = Case {
+    table: true,
+    filters: true,
+    fair: true,
+    plugin: false,
+    fast: false,
+    split: false,
+    receive: None,
+};
 
 /// Files that all measurements share.
 struct Files {
@@ -142,7 +162,10 @@ impl Files {
             let some = all.iter().filter(|key| usable(key)).take(count);
             some.map(|key| format!("{}\n", std::net::Ipv4Addr::from(*key))).collect::<String>()
         };
-        std::fs::write(folder.join("random.txt"), list(DESTINATIONS))?;
+        std::fs::write(
+            folder.join("random.txt"),
+            list(if quick { 1 << 16 } else { DESTINATIONS }),
+        )?;
         std::fs::write(folder.join("known.txt"), list(KNOWN))?;
         let rules = generate::rules(&generate::ACCESS_LIST, FILTERS, 1);
         std::fs::write(
@@ -162,6 +185,9 @@ impl Files {
         }
         if case.fast {
             text += "fast = true\n";
+        }
+        if let Some(receive) = case.receive {
+            let _ = writeln!(text, "receive = '{receive}'");
         }
         text += match case.split {
             false => "core = 1\n",
@@ -199,13 +225,13 @@ fn measure(
     rate: f64,
     list: &Path,
 ) -> Result<Between, Complaint> {
-    let mut source = place.source(len, rate, list, bench.seconds + 1.5)?;
-    std::thread::sleep(Duration::from_millis(700));
+    let source = place.source(len, rate, list, bench.seconds + WARM.as_secs_f64() + TAIL)?;
+    std::thread::sleep(WARM);
     let before = place.now()?;
     std::thread::sleep(Duration::from_secs_f64(bench.seconds));
     let after = place.now()?;
-    source.wait()?;
-    Ok(before.until(after))
+    let told = place::offered(source)?;
+    Ok(Between { offered: told, ..before.until(after) })
 }
 
 fn median(mut all: Vec<Between>) -> Between {
@@ -229,8 +255,7 @@ fn kernel(bench: &Bench, files: &Files, len: usize, full: bool) -> Result<Betwee
     let list = files.folder.join("random.txt");
     let mut all = Vec::new();
     for rate in RATES {
-        let rounds = (0..bench.rounds).map(|_| measure(&mut place, bench, len, *rate, &list));
-        all.push(median(rounds.collect::<Result<_, _>>()?));
+        all.push(rounds(&mut place, bench, len, *rate, &list)?);
     }
     Ok(best(all))
 }
@@ -240,15 +265,8 @@ fn best(all: Vec<Between>) -> Between {
     all.into_iter().max_by(|a, b| a.per_cpu.total_cmp(&b.per_cpu)).expect("a rate was measured")
 }
 
-/// Our router, at each of the rates.
-fn ours(
-    bench: &Bench,
-    files: &Files,
-    case: Case,
-    len: usize,
-    list: &str,
-    rates: &[f64],
-) -> Result<Vec<Between>, Complaint> {
+/// Starts our router, and waits until it forwards.
+fn started(files: &Files, case: Case) -> Result<Place, Complaint> {
     let mut place = Place::new(false)?;
     let file = files.router(case)?;
     let run = place.folder.join("run");
@@ -264,13 +282,33 @@ fn ours(
         std::thread::sleep(Duration::from_millis(50));
     }
     place.threaded()?;
+    Ok(place)
+}
+
+/// The median of some rounds at one rate offered.
+fn rounds(
+    place: &mut Place,
+    bench: &Bench,
+    len: usize,
+    rate: f64,
+    list: &Path,
+) -> Result<Between, Complaint> {
+    let rounds = (0..bench.rounds).map(|_| measure(place, bench, len, rate, list));
+    Ok(median(rounds.collect::<Result<_, _>>()?))
+}
+
+/// Our router, at each of the rates.
+fn ours(
+    bench: &Bench,
+    files: &Files,
+    case: Case,
+    len: usize,
+    list: &str,
+    rates: &[f64],
+) -> Result<Vec<Between>, Complaint> {
+    let mut place = started(files, case)?;
     let list = files.folder.join(list);
-    let mut all = Vec::new();
-    for rate in rates {
-        let rounds = (0..bench.rounds).map(|_| measure(&mut place, bench, len, *rate, &list));
-        all.push(median(rounds.collect::<Result<_, _>>()?));
-    }
-    Ok(all)
+    rates.iter().map(|rate| rounds(&mut place, bench, len, *rate, &list)).collect()
 }
 
 /// ANA §3.1: packets a second of the x-kernel's IP with a null interface, on a 33 MHz R3000 (A-129).
@@ -301,7 +339,7 @@ fn null(bench: &Bench) -> Result<(f64, String), Complaint> {
 }
 
 struct Line {
-    name: &'static str,
+    name: String,
     value: f64,
     unit: &'static str,
     peer: Option<(&'static str, f64)>,
@@ -311,7 +349,7 @@ struct Line {
 pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint> {
     let bench = Bench {
         name: arguments.name.clone(),
-        seconds: if quick { 1.0 } else { arguments.seconds },
+        seconds: if quick { 0.5 } else { arguments.seconds },
         rounds: if quick { 1 } else { arguments.rounds.max(1) },
         plugin: arguments.plugin.clone(),
     };
@@ -324,10 +362,11 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     let folder = Folder::new(&std::env::temp_dir(), "bench-router")?;
     let files = Files::write(folder.path(), quick, plugin)?;
     let wants = |name: &str| bench.name.as_ref().is_none_or(|part| name.contains(part.as_str()));
+    let wants_just = |name: &str| bench.name.as_deref() == Some(name);
     let say = |case: &str| eprint_line(case);
     let mut lines: Vec<Line> = Vec::new();
-    let mut add = |name, value, unit, peer, note| {
-        lines.push(Line { name, value, unit, peer, note });
+    let mut add = |name: &str, value, unit, peer, note| {
+        lines.push(Line { name: name.to_owned(), value, unit, peer, note });
     };
     let cores = |found: &Between| {
         format!("{:.2} M/s on the wall, {:.2} cores", found.rate / 1e6, found.cores)
@@ -423,21 +462,21 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
             note,
         );
     }
-    if wants("router/overload@10x") {
-        say("router/overload@10x");
-        let rates = [0.3e6, 0.45e6, 0.6e6, 0.8e6, 1.0e6];
-        let found = ours(&bench, &files, COMPLETE, 60, "random.txt", &rates)?;
-        let peak = found.iter().map(|one| one.rate).fold(0.0, f64::max);
-        let over = ours(&bench, &files, COMPLETE, 60, "random.txt", &[10.0 * peak])?[0];
-        let note =
-            format!("peak {:.2} M/s, at ten times as much {:.2} M/s", peak / 1e6, over.rate / 1e6);
-        add("router/overload@10x", over.rate / peak, "share of peak", None, note);
+    if bench.name.as_ref().is_none_or(|name| name.contains("overload")) {
+        for receive in Receive::NAMES {
+            let name = overload::name(receive);
+            if quick && *receive != Receive::NAMES[0] && !wants_just(&name) {
+                continue;
+            }
+            say(&name);
+            lines.extend(overload::curve(&bench, &files, receive, quick)?);
+        }
     }
     if lines.is_empty() {
         return Err(Complaint(
             "no benchmark of this name: full-table@60, plugin@60, fast@60, \
-             full-table@1514, overload@10x, without-lookup@60, without-classifier@60, \
-             without-queues@60, bare@60, workers-1@60, workers-2@60, null@60"
+             full-table@1514, overload, overload/polling and so on, without-lookup@60, \
+             without-classifier@60, without-queues@60, bare@60, workers-1@60, workers-2@60, null@60"
                 .to_owned(),
         ));
     }
@@ -460,6 +499,5 @@ fn report(lines: &[Line]) -> Report {
 }
 
 fn eprint_line(case: &str) {
-    use std::io::Write;
     let _ = writeln!(std::io::stderr(), "measuring {case}");
 }

@@ -8,7 +8,9 @@
 //! run on core 1. The sink is a neighbour whose Ethernet address nobody has, so packets end as soon as they have
 //! arrived.
 
+use super::READY;
 use crate::Complaint;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -40,6 +42,8 @@ pub(super) struct Moment {
 /// What happened between two moments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Between {
+    /// Packets that the source sent, a second; 0 if nobody asked it.
+    pub(super) offered: f64,
     /// Packets that the sink received, a second.
     pub(super) rate: f64,
     /// Packets for each second of the router's CPU.
@@ -143,7 +147,7 @@ impl Place {
         }
         Ok(())
     }
-    /// Frames for the router, until they are stopped.
+    /// Frames for the router, which have begun when this returns.
     pub(super) fn source(
         &mut self,
         len: usize,
@@ -152,7 +156,7 @@ impl Place {
         seconds: f64,
     ) -> Result<Child, Complaint> {
         let program = std::env::current_exe()?;
-        let child = Command::new("ip")
+        let mut child = Command::new("ip")
             .args(["netns", "exec", &self.names[0], "taskset", "-c", SOURCE])
             .arg(program)
             .args([
@@ -169,6 +173,11 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
+        let mut line = [0; READY.len() + 1];
+        let told = child.stdout.as_mut().map(|out| out.read_exact(&mut line));
+        if !matches!(told, Some(Ok(()))) {
+            return Err(Complaint("the source did not begin".to_owned()));
+        }
         Ok(child)
     }
     /// Threads of the kernel that receive for the router.
@@ -198,6 +207,7 @@ impl Moment {
         let (packets, bytes) = (later.packets - self.packets, later.bytes - self.bytes);
         let cpu = later.cpu.saturating_sub(self.cpu) as f64 / 1e9;
         Between {
+            offered: 0.0,
             rate: packets as f64 / seconds,
             per_cpu: packets as f64 / cpu.max(1e-9),
             bits_per_cpu: bytes as f64 * 8.0 / cpu.max(1e-9),
@@ -220,6 +230,18 @@ impl Drop for Place {
             let _ = run("ip", &["netns", "del", name]);
         }
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits until a source has ended; the packets a second that it sent.
+pub(super) fn offered(source: Child) -> Result<f64, Complaint> {
+    let output = source.wait_with_output()?;
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok());
+    match (number(0), number(3)) {
+        (Some(frames), Some(seconds)) if seconds > 0.0 => Ok(frames / seconds),
+        _ => Err(Complaint(format!("the source said {:?}", told.trim()))),
     }
 }
 
