@@ -9,6 +9,7 @@ mod camera_tables;
 mod camera_viewers;
 mod disk;
 mod display;
+mod display_viewers;
 mod docs;
 mod fetch;
 mod flows;

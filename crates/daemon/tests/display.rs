@@ -2,13 +2,14 @@
 
 use super::{PROGRAM, has, said};
 use lastmeter_device::display::viewer::Viewer;
-use lastmeter_wire::rfb::Message;
+use lastmeter_wire::rfb::{Message, encoding};
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use x11rb::connection::Connection;
+use x11rb::protocol::randr::{ConnectionExt as _, Rotation};
 use x11rb::protocol::xproto::{
     ConnectionExt, CreateGCAux, CreateWindowAux, Rectangle, WindowClass,
 };
@@ -17,7 +18,7 @@ use x11rb::wrapper::ConnectionExt as _;
 const OWNER: &str = "the-owners-secret";
 const GUEST: &str = "guest-of-this-house";
 
-pub(super) struct Running(Child);
+pub(super) struct Running(pub(super) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -27,7 +28,7 @@ impl Drop for Running {
 }
 
 /// Tries until it is there.
-fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub(super) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(made) = attempt() {
@@ -43,6 +44,7 @@ fn start(folder: &Path) -> (Running, String) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let text = format!(
         "size = '320x200'\nlisten = '127.0.0.1:{port}'\nsocket = 'display.sock'\ninput = ['owner']\n\
+         resize = ['owner']\n\
          [regions]\nguest = '100x50+200+100'\n\
          [clients.owner]\ntoken = '{OWNER}'\n[clients.guest]\ntoken = '{GUEST}'\n\
          [clients.anyone]\npolicies = ['look']\n\
@@ -110,12 +112,17 @@ fn it_is_drawn_on_and_seen_as_its_owner_says() {
 
 /// An X server without a screen of its own, and its name.
 pub(super) fn x_server() -> Option<(Running, String)> {
+    x_server_of((320, 200))
+}
+
+/// The same, of another size.
+pub(super) fn x_server_of((w, h): (u16, u16)) -> Option<(Running, String)> {
     if !has("Xvfb") {
         return None;
     }
     let mut command = Command::new("Xvfb");
     // It finds a number that nobody has, and says it.
-    command.args(["-displayfd", "1", "-noreset", "-screen", "0", "320x200x24"]);
+    command.args(["-displayfd", "1", "-noreset", "-screen", "0", &format!("{w}x{h}x24")]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut number = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut number).unwrap();
@@ -177,6 +184,105 @@ fn an_x_screen_is_shown_its_scrolls_are_copies_and_keys_come_back() {
     let told = said(&feed.wait_with_output().unwrap(), 0);
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     assert!(told["copies"].as_u64() >= Some(1), "{told}");
+}
+
+/// What a terminal asks of its X server, while text scrolls and without: packets, answers that are waited for, bits.
+#[test]
+fn a_terminals_packets_and_answers_are_counted_n_08() {
+    if !has("xterm") {
+        return;
+    }
+    let Some((_server, screen)) = x_server() else { return };
+    let profile = |what: &str| -> serde_json::Value {
+        let mut command = Command::new(PROGRAM);
+        command.args(["display", "profile", "--x", &screen, "--json", "--", "xterm", "-e"]);
+        let told = command.args(["sh", "-c", what]).stderr(Stdio::null()).output().unwrap();
+        assert!(told.status.success());
+        serde_json::from_slice(&told.stdout).unwrap()
+    };
+    for what in ["sleep 0.5", "seq 1 2000; sleep 0.5"] {
+        let told = profile(what);
+        assert_eq!(told["program"], "xterm");
+        // It asks for atoms, fonts and colours when it begins, and waits for each.
+        for part in ["packets", "answers", "bits"] {
+            let [peak, mean] = ["peak", "mean"].map(|key| told[key][part].as_f64().unwrap());
+            assert!(mean > 0.0 && peak >= mean, "{part}: {told}");
+        }
+    }
+}
+
+/// The cursor of an X screen is drawn by viewers, exactly as X has it, and is no part of the picture; the display takes
+/// the X screen's size.
+#[test]
+fn an_x_screens_cursor_and_size_are_the_viewers_n_09() {
+    let Some((_server, screen)) = x_server() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (_display, address) = start(folder.path());
+    let mut command = Command::new(PROGRAM);
+    command.args(["display", "feed", "./display.sock", "--token", OWNER, "--x", &screen]);
+    let feed = command.current_dir(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let _feed = Running(feed);
+    let (x, number) = x11rb::connect(Some(&screen)).unwrap();
+    let root = x.setup().roots[number].root;
+    // A cursor of 16 by 8: two colours in stripes, and a corner where nothing is seen.
+    let (w, h, hot) = (16u16, 8u16, (3u16, 5u16));
+    let seen = |column: u16, row: u16| column + row >= 6;
+    let bright = |column: u16, row: u16| (column * 3 + row) % 4 < 2;
+    let bits = |bit: &dyn Fn(u16, u16) -> bool| -> u32 {
+        let (pixmap, context) = (x.generate_id().unwrap(), x.generate_id().unwrap());
+        x.create_pixmap(1, pixmap, root, w, h).unwrap();
+        let points = CreateGCAux::new().foreground(0);
+        x.create_gc(context, pixmap, &points).unwrap();
+        let all = Rectangle { x: 0, y: 0, width: w, height: h };
+        x.poly_fill_rectangle(pixmap, context, &[all]).unwrap();
+        let one = x11rb::protocol::xproto::ChangeGCAux::new().foreground(1);
+        x.change_gc(context, &one).unwrap();
+        let set = (0..h).flat_map(|row| (0..w).map(move |column| (column, row)));
+        let set = set.filter(|(column, row)| bit(*column, *row));
+        let set: Vec<Rectangle> = set
+            .map(|(column, row)| Rectangle { x: column as i16, y: row as i16, width: 1, height: 1 })
+            .collect();
+        x.poly_fill_rectangle(pixmap, context, &set).unwrap();
+        pixmap
+    };
+    let (shape, mask) = (bits(&bright), bits(&seen));
+    let cursor = x.generate_id().unwrap();
+    x.create_cursor(cursor, shape, mask, 0xffff, 0x8080, 0, 0, 0x2020, 0xffff, hot.0, hot.1)
+        .unwrap();
+    let own = x11rb::protocol::xproto::ChangeWindowAttributesAux::new()
+        .cursor(cursor)
+        .background_pixel(0x0011_2233);
+    x.change_window_attributes(root, &own).unwrap();
+    x.clear_area(false, root, 0, 0, 0, 0).unwrap();
+    x.warp_pointer(x11rb::NONE, root, 0, 0, 0, 0, 100, 60).unwrap();
+    x.sync().unwrap();
+    let mut viewer = viewer(&address, None);
+    viewer.send(&Message::Encodings(vec![encoding::ZRLE, encoding::CURSOR])).unwrap();
+    let places = (0..h).flat_map(|row| (0..w).map(move |column| (column, row)));
+    let colour = |(column, row): (u16, u16)| {
+        seen(column, row).then(|| if bright(column, row) { 0x00ff_8000 } else { 0x0000_20ff })
+    };
+    let expected = Some((w, h, hot, places.map(colour).collect::<Vec<Option<u32>>>()));
+    until("the cursor is the viewer's", || {
+        viewer.update(false).unwrap();
+        (viewer.pointer == expected && viewer.pixels[0] == 0x0011_2233).then_some(())
+    });
+    assert!(viewer.pixels.iter().all(|pixel| *pixel == 0x0011_2233), "it is not in the picture");
+    // The screen becomes smaller: so does the display, and what the viewer sees.
+    let resources = x.randr_get_screen_resources(root).unwrap().reply().unwrap();
+    for crtc in resources.crtcs {
+        let (now, off) = (resources.config_timestamp, x11rb::NONE);
+        x.randr_set_crtc_config(crtc, 0, now, 0, 0, off, Rotation::ROTATE0, &[]).unwrap();
+    }
+    x.randr_set_screen_size(root, 200, 150, 50, 40).unwrap();
+    x.sync().unwrap();
+    let known = vec![encoding::ZRLE, encoding::CURSOR, encoding::DESKTOP_SIZE];
+    viewer.send(&Message::Encodings(known)).unwrap();
+    until("the display has the size of the X screen", || {
+        viewer.update(false).unwrap();
+        let all = viewer.pixels.iter().all(|pixel| *pixel == 0x0011_2233);
+        (viewer.size == (200, 150) && all).then_some(())
+    });
 }
 
 /// A key to its glyph, and a scroll, at the X screen and at a viewer far from it; scrolls as copies take fewer bytes.

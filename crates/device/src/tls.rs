@@ -40,7 +40,9 @@ pub fn server(files: &Files, folder: &Path) -> Result<Arc<ServerConfig>, String>
     let versions =
         ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = versions.map_err(|error| error.to_string())?.with_no_client_auth();
-    let config = config.with_single_cert(chain, key).map_err(|error| place(&error))?;
+    let mut config = config.with_single_cert(chain, key).map_err(|error| place(&error))?;
+    // Nobody resumes a session, and TigerVNC's viewer waits for ever if a ticket comes together with an answer.
+    config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 

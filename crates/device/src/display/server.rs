@@ -9,7 +9,7 @@
 //! datagrams = "127.0.0.1:5898"    # programs that draw, with DTP over UDP
 //! web = "127.0.0.1:5800"          # viewers in a browser
 //! pages = "/usr/share/novnc"      # the folder of noVNC
-//! quality = 80                    # limit on JPEG quality
+//! quality = 80                    # limit on JPEG quality; 0: no JPEG
 //! input = ["owner"]               # clients that get key and pointer events, and set the cursor
 //! resize = ["owner"]              # clients that may change the screen's size
 //!
@@ -89,7 +89,7 @@ pub struct Config {
     pub tls: Option<tls::Files>,
     /// Transfers with tickets, where they are offered.
     pub transfer: Option<transfer::Config>,
-    /// The limit on JPEG quality.
+    /// The limit on JPEG quality; 0 for no JPEG.
     pub quality: Option<u8>,
     /// Clients that get key and pointer events, and set the cursor.
     pub input: Vec<String>,
@@ -154,8 +154,8 @@ impl Config {
         let tls = self.tls.as_ref().map(|files| tls::server(files, folder));
         let tls = tls.transpose().map_err(|why| format!("tls: {why}"))?;
         let quality = self.quality.unwrap_or(QUALITY);
-        if !(1..=100).contains(&quality) {
-            return Err(format!("quality: {quality}: from 1 to 100"));
+        if quality > 100 {
+            return Err(format!("quality: {quality}: from 1 to 100, or 0 for no JPEG"));
         }
         Ok(Arc::new(Display {
             name: self.name.clone().unwrap_or_else(|| "lastmeter".to_owned()),

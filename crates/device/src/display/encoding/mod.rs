@@ -118,7 +118,8 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// The viewer supports these, the preferred first. JPEG is used if it requests a quality, at most `quality`.
+    /// The viewer supports these, the preferred first. JPEG is used if it requests a quality, at most `quality`; with 0
+    /// never.
     pub fn choose(&mut self, understood: &[i32], quality: u8) {
         let ours = [encoding::ZRLE, encoding::TIGHT, encoding::HEXTILE, encoding::RAW];
         let found = understood.iter().find(|number| ours.contains(number));
@@ -129,7 +130,7 @@ impl Encoder {
         };
         // As in other servers: 0 is poor, 9 is nearly as good as the original.
         const QUALITIES: [u8; 10] = [15, 29, 41, 42, 62, 77, 79, 86, 92, 100];
-        let wanted = understood.iter().find_map(level);
+        let wanted = understood.iter().find_map(level).filter(|_| quality > 0);
         self.quality = wanted.map(|level| QUALITIES[usize::from(level)].min(quality));
     }
     /// The encoding in use.
