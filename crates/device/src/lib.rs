@@ -14,4 +14,5 @@ pub mod display;
 pub mod keys;
 mod link;
 pub mod tls;
+mod transactions;
 pub mod transfer;

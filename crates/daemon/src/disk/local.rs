@@ -1,5 +1,5 @@
-//! `lastmeter bench disk --local`: a file read by a program on this host, and the same file read over TCP (NBD), as
-//! Netstation compared its disk over UDP with a local one.
+//! `lastmeter bench disk --local`: a file read by a program on this host, and the same file read over TCP (NBD) and
+//! over UDP (NBD's requests in transactions of DTP), as Netstation compared its disk over UDP with a local one.
 //!
 //! | medium | what is read |
 //! |---|---|
@@ -7,19 +7,21 @@
 //! | `cache` | blocks that are: a read costs the copy, and over the network the protocol, too |
 //!
 //! Places are random and differ. Both sides have as many reads in flight: local ones are by a thread each, those of the
-//! network are shared by a few connections, as `nbdcopy` does it.
+//! network are shared by a few connections, as `nbdcopy` does it. Over UDP, 64 KiB are two transactions.
 //!
 //! Rows: N-34.
 
 use super::client::{self, Load, Place};
 use crate::measured::{Bench, Folder, line};
 use crate::{Complaint, Report};
+use lastmeter_device::disk::datagrams::{LENGTH_MAX, Remote};
 use lastmeter_wire::nbd::{Command as Ask, Request};
 use rustix::fs::{Advice, fadvise};
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -122,8 +124,54 @@ fn network(address: SocketAddr, load: Load, size: u64, seconds: f64) -> Result<f
     Ok(rate(done, began))
 }
 
-/// Our disk with the file.
-struct Disk(Child, SocketAddr);
+fn datagrams(address: SocketAddr, load: Load, size: u64, seconds: f64) -> Result<f64, Complaint> {
+    let connections = load.depth.min(CONNECTIONS_MAX);
+    let length = load.length.min(LENGTH_MAX);
+    let mut open = Vec::new();
+    for _ in 0..connections {
+        open.push(Remote::greet(address, "", length)?);
+    }
+    let places = Places::new(size, load.length, seconds);
+    let began = Instant::now();
+    let reader = |mut remote: Remote| -> Result<u64, String> {
+        // Pieces that are still to be asked for, with the place of their read; pieces that a read still waits for.
+        let (mut pieces, mut left) = (VecDeque::new(), HashMap::new());
+        let mut done = 0;
+        loop {
+            while left.len() < (load.depth / connections) as usize {
+                let Some(place) = places.take() else { break };
+                let all =
+                    (0..load.length / length).map(|at| (place, place + u64::from(at * length)));
+                pieces.extend(all);
+                left.insert(place, load.length);
+            }
+            while let Some((place, at)) = pieces.pop_front() {
+                if !remote.ask(place, at, length) {
+                    pieces.push_front((place, at));
+                    break;
+                }
+            }
+            if left.is_empty() {
+                return Ok(done);
+            }
+            let (place, data) = remote.answer()?;
+            let rest = left.get_mut(&place).ok_or("an answer to nothing")?;
+            *rest = rest.checked_sub(data.len() as u32).ok_or("more than was asked for")?;
+            if *rest == 0 {
+                left.remove(&place);
+                done += 1;
+            }
+        }
+    };
+    let done = std::thread::scope(|scope| {
+        let all: Vec<_> = open.into_iter().map(|one| scope.spawn(move || reader(one))).collect();
+        all.into_iter().map(|one| one.join().expect("it does not panic")).sum::<Result<u64, _>>()
+    })?;
+    Ok(rate(done, began))
+}
+
+/// Our disk with the file, and its addresses for TCP and UDP.
+struct Disk(Child, SocketAddr, SocketAddr);
 
 impl Drop for Disk {
     fn drop(&mut self) {
@@ -135,10 +183,13 @@ impl Drop for Disk {
 fn serve(folder: &Path) -> Result<Disk, Complaint> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let file = folder.join("disk.toml");
-    std::fs::write(&file, format!("file = \"disk.img\"\nlisten = \"{address}\"\n"))?;
+    let datagrams = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+    let text =
+        format!("file = \"disk.img\"\nlisten = \"{address}\"\ndatagrams = \"{datagrams}\"\n");
+    std::fs::write(&file, text)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["disk", "run"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
-    let disk = Disk(command.spawn()?, address);
+    let disk = Disk(command.spawn()?, address, datagrams);
     let began = Instant::now();
     loop {
         match client::open(Place::Address(address), "") {
@@ -183,43 +234,61 @@ pub(super) fn bench(arguments: &Bench, within: &Path, quick: bool) -> Result<Rep
     let (mut text, mut json) = (String::new(), Vec::new());
     let _ = writeln!(
         text,
-        "{:26} {:>12} {:>12} {:>8} {:>20}",
-        "benchmark", "over TCP /s", "local /s", "share", "published (UDP)"
+        "{:26} {:>12} {:>12} {:>12} {:>9} {:>9} {:>16}",
+        "benchmark",
+        "over TCP /s",
+        "over UDP /s",
+        "local /s",
+        "TCP share",
+        "UDP share",
+        "published (UDP)"
     );
     for medium in ["disk", "cache"] {
         for (name, length) in [("4k", 4096), ("64k", 65536)] {
             for depth in [1, 32] {
-                let name = format!("disk/local-{medium}-{name}@{depth}");
-                if arguments.name.as_ref().is_some_and(|part| !name.contains(part.as_str())) {
+                let name = format!("{medium}-{name}@{depth}");
+                let full = |way: &str| format!("disk/{way}-{name}");
+                let named = |part: &String| {
+                    ["local", "local-udp"].iter().any(|way| full(way).contains(part.as_str()))
+                };
+                if arguments.name.as_ref().is_some_and(|part| !named(part)) {
                     continue;
                 }
                 let load = Load { write: false, length, depth };
-                let (mut own, mut other) = (Vec::new(), Vec::new());
-                // In turn, so that both see the same hour of the machine.
+                let mut all = [const { Vec::new() }; 3];
+                // In turn, so that all see the same hour of the machine.
                 for _ in 0..rounds {
                     prepare(&path, medium == "cache")?;
-                    other.push(local(&path, load, size, seconds)?);
+                    all[2].push(local(&path, load, size, seconds)?);
                     prepare(&path, medium == "cache")?;
-                    own.push(network(disk.1, load, size, seconds)?);
+                    all[0].push(network(disk.1, load, size, seconds)?);
+                    prepare(&path, medium == "cache")?;
+                    all[1].push(datagrams(disk.2, load, size, seconds)?);
                 }
-                let (own, other) = (middle(own), middle(other));
-                let share = own / other;
+                let [tcp, udp, other] = all.map(middle);
                 // The published disk was slower than its network: that compares with `disk`.
                 let beside =
                     if medium == "disk" { format!("> {PUBLISHED}") } else { "-".to_owned() };
-                let _ =
-                    writeln!(text, "{name:26} {own:>12.0} {other:>12.0} {share:>8.3} {beside:>20}");
-                let note = format!(
-                    "reads over TCP beside reads of the same file; published for UDP and a disk of \
-                     its time: more than {PUBLISHED} of the local rate"
+                let (by_tcp, by_udp) = (tcp / other, udp / other);
+                let _ = writeln!(
+                    text,
+                    "{name:26} {tcp:>12.0} {udp:>12.0} {other:>12.0} {by_tcp:>9.3} {by_udp:>9.3} \
+                     {beside:>16}"
                 );
-                json.push(line(&name, own, "reads/s", Some(("local file", other)), &note));
+                for (way, rate) in [("TCP", tcp), ("UDP", udp)] {
+                    let note = format!(
+                        "reads over {way} beside reads of the same file; published for UDP and a \
+                         disk of its time: more than {PUBLISHED} of the local rate"
+                    );
+                    let name = full(if way == "UDP" { "local-udp" } else { "local" });
+                    json.push(line(&name, rate, "reads/s", Some(("local file", other)), &note));
+                }
             }
         }
     }
     if json.is_empty() {
         return Err(Complaint(
-            "no benchmark of this name: local-disk-4k@1, local-cache-64k@32, ...".to_owned(),
+            "no benchmark of this name: local-disk-4k@1, local-udp-cache-64k@32, ...".to_owned(),
         ));
     }
     Ok(Report { text, json, good: true })

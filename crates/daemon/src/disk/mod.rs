@@ -79,6 +79,9 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
     if let Some(address) = server.address {
         crate::print(&format!("serving nbd://{address}\n"))?;
     }
+    if let Some(address) = server.datagrams {
+        crate::print(&format!("serving transactions over UDP at {address}\n"))?;
+    }
     if let Some(portal) = server.portal {
         crate::print(&format!("serving iscsi://{portal}/{}/0\n", disk.unit.name()))?;
     }

@@ -4,8 +4,10 @@
 //! ```text
 //! client --> NBD session ----------------+--> gate: size, policies --> medium: file or memory
 //! client --> iSCSI session --> SCSI unit +
+//! client --> transactions over UDP ------+
 //! ```
 
+pub mod datagrams;
 pub mod gate;
 pub mod iscsi;
 pub mod medium;

@@ -65,7 +65,7 @@ impl Sink for Vec<u8> {
 
 impl Disk {
     /// The client of an export's name.
-    fn client<'a>(&'a self, export: &str) -> Option<&'a str> {
+    pub(super) fn client<'a>(&'a self, export: &str) -> Option<&'a str> {
         let anyone = || self.access.client(ANYONE).map(|_| ANYONE);
         if export.is_empty() || export == ANYONE { anyone() } else { self.access.shown(export) }
     }
@@ -86,8 +86,7 @@ pub fn serve(
     writer: &mut impl Sink,
     ready: impl FnOnce(),
 ) -> End {
-    let session = Session { disk, structured: false, allocation: false };
-    match session.run(reader, writer, ready) {
+    match Session::new(disk).run(reader, writer, ready) {
         Ok(()) => End::Closed,
         Err(end) => end,
     }
@@ -102,13 +101,24 @@ fn receive(reader: &mut BufReader<impl Read>, data: &mut [u8]) -> io::Result<()>
     reader.get_mut().read_exact(rest)
 }
 
-struct Session<'a> {
+/// What a medium that failed is to a client, and to the account.
+pub(super) fn failure(failed: &io::Error) -> (u32, &'static str) {
+    match failed.kind() {
+        io::ErrorKind::StorageFull => (error::SPACE, "the medium is full"),
+        _ => (error::MEDIUM, "the medium failed"),
+    }
+}
+
+pub(super) struct Session<'a> {
     disk: &'a Disk,
     structured: bool,
     allocation: bool,
 }
 
 impl<'a> Session<'a> {
+    pub(super) fn new(disk: &'a Disk) -> Session<'a> {
+        Session { disk, structured: false, allocation: false }
+    }
     fn run(
         mut self,
         reader: &mut BufReader<impl Read>,
@@ -295,7 +305,11 @@ impl<'a> Session<'a> {
     }
 
     /// Where the request goes, or why it goes nowhere.
-    fn place(gate: &mut Gate, request: &Request, data: &[u8]) -> Result<u64, (u32, &'static str)> {
+    pub(super) fn place(
+        gate: &mut Gate,
+        request: &Request,
+        data: &[u8],
+    ) -> Result<u64, (u32, &'static str)> {
         let operation = match request.command {
             Command::READ | Command::CACHE | Command::STATUS => block::READ,
             Command::WRITE => block::WRITE,
@@ -328,7 +342,7 @@ impl<'a> Session<'a> {
     }
 
     /// Does what is neither a write nor refused; what is read comes to `buffer`.
-    fn execute(&self, request: &Request, at: u64, buffer: &mut [u8]) -> io::Result<()> {
+    pub(super) fn execute(&self, request: &Request, at: u64, buffer: &mut [u8]) -> io::Result<()> {
         let medium = &self.disk.medium;
         let (length, fua) = (request.length as usize, request.flags & flag::FUA != 0);
         match request.command {
@@ -359,10 +373,7 @@ impl<'a> Session<'a> {
     ) -> Result<(), End> {
         let extents = request.command == Command::STATUS;
         if let Err(failed) = done {
-            let (code, why) = match failed.kind() {
-                io::ErrorKind::StorageFull => (error::SPACE, "the medium is full"),
-                _ => (error::MEDIUM, "the medium failed"),
-            };
+            let (code, why) = failure(&failed);
             self.fail(writer, request, code, why)?;
             self.disk.account.refuse(why);
             return Ok(());

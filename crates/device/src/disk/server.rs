@@ -6,6 +6,7 @@
 //! block = 512                  # or 4096
 //! listen = "127.0.0.1:10809"
 //! socket = "disk.sock"         # a Unix socket, in addition or instead
+//! datagrams = "127.0.0.1:10808" # NBD's requests in transactions over UDP, an experiment
 //! read-only = false
 //!
 //! [iscsi]
@@ -28,7 +29,7 @@
 
 use super::medium::Medium;
 use super::scsi::Unit;
-use super::{Disk, End, STAGES, iscsi, nbd};
+use super::{Disk, End, STAGES, datagrams, iscsi, nbd};
 use crate::access::{Access, Client, TOKEN_LEN_MIN, Table};
 use crate::account::Account;
 use crate::link::{self, Patient, Stream, unpredictable};
@@ -75,6 +76,8 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// A Unix socket.
     pub socket: Option<PathBuf>,
+    /// The address for transactions over UDP.
+    pub datagrams: Option<SocketAddr>,
     /// Whether the disk is read-only for everybody.
     pub read_only: bool,
     /// Transfers with tickets, where they are offered.
@@ -187,6 +190,8 @@ pub struct Server {
     pub address: Option<SocketAddr>,
     /// The address for iSCSI, with the assigned port.
     pub portal: Option<SocketAddr>,
+    /// The address for transactions over UDP, with the assigned port.
+    pub datagrams: Option<SocketAddr>,
     /// Where it waits for tickets.
     pub transfers: Option<transfer::Listening>,
     /// Clients that are connected.
@@ -220,7 +225,7 @@ impl Server {
         });
         let initiators = initiators.transpose()?;
         let serves = config.listen.is_some() || config.socket.is_some() || initiators.is_some();
-        if !serves && config.transfer.is_none() {
+        if !serves && config.datagrams.is_none() && config.transfer.is_none() {
             let right =
                 "`listen = \"127.0.0.1:10809\"`, `socket = \"disk.sock\"`, [iscsi] or [transfer]";
             return Err(format!("give {right}"));
@@ -237,6 +242,12 @@ impl Server {
         let portal = initiators
             .map(|wanted| listen("iscsi.listen", wanted, secured, &shared, iscsi_session))
             .transpose()?;
+        let datagrams = config.datagrams.map(|wanted| {
+            may_listen("datagrams", wanted, secured)?;
+            let place = |error| format!("datagrams: {wanted}: {error}");
+            datagrams::listen(&shared.disk, wanted, &shared.tell).map_err(place)
+        });
+        let datagrams = datagrams.transpose()?;
         let socket = config.socket.as_ref().map(|path| folder.join(path));
         if let Some(path) = &socket {
             let place = |error| format!("socket: {}: {error}", path.display());
@@ -258,7 +269,7 @@ impl Server {
         });
         let transfers = transfers.transpose()?;
         let (disk, clients) = (shared.disk.clone(), shared.clients.clone());
-        Ok(Server { disk, address, portal, transfers, clients, socket })
+        Ok(Server { disk, address, portal, datagrams, transfers, clients, socket })
     }
 }
 
@@ -274,6 +285,15 @@ impl Drop for Server {
 type Session<S> = fn(&Shared, &mut Reading<S>, S, &dyn Fn()) -> End;
 type Reading<S> = BufReader<Patient<S>>;
 
+/// A disk without clients is for this host only.
+fn may_listen(key: &str, wanted: SocketAddr, secured: bool) -> Result<(), String> {
+    if !wanted.ip().is_loopback() && !secured {
+        let right = "or [clients.anyone] to let anybody use the disk";
+        return Err(format!("{key}: {wanted}: add [clients.NAME] with a token, {right}"));
+    }
+    Ok(())
+}
+
 /// Listens for clients of a protocol; the address, with the assigned port.
 fn listen(
     key: &str,
@@ -282,10 +302,7 @@ fn listen(
     shared: &Arc<Shared>,
     session: Session<TcpStream>,
 ) -> Result<SocketAddr, String> {
-    if !wanted.ip().is_loopback() && !secured {
-        let right = "or [clients.anyone] to let anybody use the disk";
-        return Err(format!("{key}: {wanted}: add [clients.NAME] with a token, {right}"));
-    }
+    may_listen(key, wanted, secured)?;
     let place = |error| format!("{key}: {wanted}: {error}");
     let listener = TcpListener::bind(wanted).map_err(place)?;
     let address = listener.local_addr().map_err(place)?;

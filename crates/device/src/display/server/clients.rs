@@ -5,6 +5,7 @@ use super::*;
 use crate::display::commands::Program;
 use crate::display::datagrams::Transactions;
 use crate::display::viewer::{Proof, Viewer};
+use crate::transactions::lossy;
 use lastmeter_base::Stream as Random;
 use lastmeter_wire::framebuffer::{Operation, status};
 use lastmeter_wire::rfb::{Message, encoding};
@@ -301,35 +302,6 @@ fn work(mut add: impl FnMut(Operation, Rect, &[u8])) {
             _ => add(Operation::FILL, area(x, y, 9, 9), &noise[..4]),
         }
     }
-}
-
-/// A line between a program and a display that loses a third of the datagrams of either direction.
-fn lossy(to: SocketAddr) -> SocketAddr {
-    let front = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let back = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    back.connect(to).expect("connected");
-    for socket in [&front, &back] {
-        socket.set_read_timeout(Some(Duration::from_micros(200))).expect("set");
-    }
-    let address = front.local_addr().expect("an address");
-    std::thread::spawn(move || {
-        let (mut random, mut program, mut buffer) = (Random::new(5, "loss"), None, [0; 65_535]);
-        let until = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < until {
-            if let Ok((len, from)) = front.recv_from(&mut buffer) {
-                program = Some(from);
-                if random.below(3) > 0 {
-                    let _ = back.send(&buffer[..len]);
-                }
-            }
-            if let (Ok(len), Some(program)) = (back.recv(&mut buffer), program)
-                && random.below(3) > 0
-            {
-                let _ = front.send_to(&buffer[..len], program);
-            }
-        }
-    });
-    address
 }
 
 #[test]

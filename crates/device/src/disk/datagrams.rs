@@ -1,0 +1,355 @@
+//! A disk over UDP: requests of NBD as transactions of DTP ([`crate::transactions`]), each executed once and in order.
+//! An experiment, to compare it with TCP and with a local file as Netstation's disk was (N-30, N-34).
+//!
+//! A client begins with `LMDK` 1 and its token, and is told the size of its disk, 8 bytes, and of a block, 4 bytes. A
+//! transaction is a request of NBD with its data, its answer a simple reply with what was read, of at most
+//! [`LENGTH_MAX`] bytes. A client's requests are executed one
+//! after another: a read that takes long delays those after it.
+
+use super::gate::Gate;
+use super::nbd::{Session, failure};
+use super::{ANSWER, Disk, MEDIUM, POLICY, RECEIVE};
+use crate::transactions::{self, Client, Service};
+use lastmeter_wire::nbd::{self, Command, REQUEST_LEN, Request, error, flag};
+use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+
+/// The longest read or write.
+pub const LENGTH_MAX: u32 = 32 << 10;
+/// Threads that serve clients, each a part of them.
+const THREADS: usize = 4;
+/// Bytes that a client asks for at once: what its socket has room for.
+const AHEAD_MAX: u32 = 128 << 10;
+/// Bytes of a simple reply.
+const REPLY_LEN: usize = 16;
+
+/// Serves clients on threads of their own; the address, with the assigned port. `tell` is called if it fails.
+///
+/// # Errors
+/// If the address cannot be used.
+pub(super) fn listen(
+    disk: &Arc<Disk>,
+    wanted: SocketAddr,
+    tell: &Arc<dyn Fn(&str) + Send + Sync>,
+) -> io::Result<SocketAddr> {
+    let mut address = wanted;
+    for _ in 0..THREADS {
+        let socket = shared(address)?;
+        address = socket.local_addr()?;
+        let (disk, tell) = (disk.clone(), tell.clone());
+        std::thread::spawn(move || {
+            if let Err(why) = transactions::serve(&*disk, &socket) {
+                tell(&why);
+            }
+        });
+    }
+    Ok(address)
+}
+
+/// A socket whose address others may have, too: the kernel gives each the datagrams of some clients.
+fn shared(address: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket(family, SocketType::DGRAM, None)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(UdpSocket::from(socket))
+}
+
+impl Service for Disk {
+    const GREETING: [u8; 5] = *b"LMDK\x01";
+    type Session<'a> = Gate<'a>;
+
+    fn begin(&self, token: &[u8]) -> Option<(Gate<'_>, Vec<u8>)> {
+        let gate = Gate::new(self, self.client(&String::from_utf8_lossy(token))?).ok()?;
+        let (size, block) = (gate.size().to_be_bytes(), self.medium.block().to_be_bytes());
+        Some((gate, [&size[..], &block].concat()))
+    }
+    fn execute<'a>(&'a self, gate: &mut Gate<'a>, transaction: &[u8]) -> Vec<u8> {
+        let mut lap = self.account.begin();
+        let whole = transaction.split_first_chunk::<REQUEST_LEN>();
+        let parsed = whole.and_then(|(head, data)| Some((Request::parse(head).ok()?, data)));
+        let Some((request, data)) = parsed else {
+            self.account.refuse("a request that is not whole");
+            return Vec::new();
+        };
+        let refuse = |code: u32, why: &str| {
+            self.account.refuse(why);
+            nbd::simple(code, request.cookie).to_vec()
+        };
+        let (length, carried) = (request.length, data.len() as u64);
+        let fits = match request.command {
+            Command::READ => length <= LENGTH_MAX && carried == 0,
+            Command::WRITE => length <= LENGTH_MAX && carried == u64::from(length),
+            _ => carried == 0,
+        };
+        if !fits {
+            return refuse(error::INVALID, "data of the wrong length");
+        }
+        if request.command == Command::STATUS {
+            return refuse(error::UNSUPPORTED, "unknown command");
+        }
+        lap.served(RECEIVE);
+        let at = match Session::place(gate, &request, data) {
+            Ok(at) => at,
+            Err((code, why)) => return refuse(code, why),
+        };
+        lap.served(POLICY);
+        let mut answer = nbd::simple(0, request.cookie).to_vec();
+        let done = match request.command {
+            Command::READ => {
+                answer.resize(REPLY_LEN + length as usize, 0);
+                self.medium.read(at, &mut answer[REPLY_LEN..])
+            }
+            Command::WRITE => self.medium.write(at, data, request.flags & flag::FUA != 0),
+            _ => Session::new(self).execute(&request, at, &mut []),
+        };
+        lap.served(MEDIUM);
+        if let Err(failed) = done {
+            let (code, why) = failure(&failed);
+            return refuse(code, why);
+        }
+        lap.served(ANSWER);
+        self.account.end(lap, carried.max((answer.len() - REPLY_LEN) as u64));
+        answer
+    }
+}
+
+/// The client side: a disk elsewhere.
+pub struct Remote {
+    client: Client,
+    window: usize,
+    /// Requests that were not answered, with the tag of their owner.
+    asked: HashMap<u16, u64>,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of a block.
+    pub block: u32,
+}
+
+impl Remote {
+    /// Connects; an empty token means none. Requests will have at most `length` bytes.
+    ///
+    /// # Errors
+    /// If it is refused, or nobody answers.
+    pub fn greet(address: impl ToSocketAddrs, token: &str, length: u32) -> Result<Remote, String> {
+        let window = (AHEAD_MAX / length.clamp(512, LENGTH_MAX)).clamp(1, 64) as u16;
+        let (client, hello) = Client::greet(address, Disk::GREETING, token, window)?;
+        let said = hello.split_first_chunk::<8>();
+        let Some((size, [b0, b1, b2, b3])) = said else {
+            return Err("no disk's answer".to_owned());
+        };
+        let (size, block) = (u64::from_be_bytes(*size), u32::from_be_bytes([*b0, *b1, *b2, *b3]));
+        Ok(Remote { client, window: window.into(), asked: HashMap::new(), size, block })
+    }
+    /// How many transactions were answered, and how many had to be sent again.
+    pub fn counts(&self) -> (u64, u64) {
+        self.client.counts()
+    }
+    /// How many requests may be outstanding.
+    pub fn window(&self) -> usize {
+        self.window
+    }
+    fn transaction(command: Command, flags: u16, offset: u64, length: u32, data: &[u8]) -> Vec<u8> {
+        let request = Request { flags, command, cookie: 0, offset, length };
+        [&request.emit()[..], data].concat()
+    }
+    /// Asks for a part, with a tag that comes back with it; false if too many requests are outstanding.
+    pub fn ask(&mut self, tag: u64, offset: u64, length: u32) -> bool {
+        let data = Remote::transaction(Command::READ, 0, offset, length, &[]);
+        let Ok(number) = self.client.offer(data) else { return false };
+        self.asked.insert(number, tag);
+        true
+    }
+    /// Waits for the next answer to what was asked: its tag, and what was read.
+    ///
+    /// # Errors
+    /// If it was refused, or the disk does not answer.
+    pub fn answer(&mut self) -> Result<(u64, Vec<u8>), String> {
+        loop {
+            if let Some((number, answer)) = self.client.pump()?
+                && let Some(tag) = self.asked.remove(&number)
+            {
+                return Ok((tag, Remote::checked(&answer)?.to_vec()));
+            }
+        }
+    }
+    /// What was read, if it was done.
+    fn checked(answer: &[u8]) -> Result<&[u8], String> {
+        let (head, data) =
+            answer.split_first_chunk::<REPLY_LEN>().ok_or("an answer that is not whole")?;
+        match u32::from_be_bytes([head[4], head[5], head[6], head[7]]) {
+            0 => Ok(data),
+            code => Err(format!("the disk refuses it: error {code}")),
+        }
+    }
+    /// Executes one request and waits for its answer.
+    ///
+    /// # Errors
+    /// If it is refused, or the disk does not answer.
+    pub fn execute(
+        &mut self,
+        command: Command,
+        flags: u16,
+        offset: u64,
+        length: u32,
+        data: &[u8],
+    ) -> Result<Vec<u8>, String> {
+        let data = Remote::transaction(command, flags, offset, length, data);
+        let answer = self.client.transact(data)?;
+        Ok(Remote::checked(&answer)?.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::server::{Config, Server};
+    use super::*;
+    use crate::transactions::lossy;
+    use lastmeter_base::Stream as Random;
+    use lastmeter_plugin::host::{Host, Limits};
+    use std::path::Path;
+
+    const OWNER: &str = "the-owners-secret";
+    const GUEST: &str = "guest-of-this-house";
+    const BLOCKS: u64 = 256;
+
+    fn start() -> Server {
+        let text = format!(
+            "memory = true\nsize = '128 KiB'\ndatagrams = '127.0.0.1:0'\n\
+             [sizes]\nguest = '64 KiB'\n[clients.owner]\ntoken = '{OWNER}'\n\
+             [clients.guest]\ntoken = '{GUEST}'\npolicies = ['part']\n\
+             [policies.part]\nexpression = '(within lba 10 20)'\n"
+        );
+        let config = Config::parse(&text).expect("sound");
+        let host = Host::new(Limits { instances: 4, ..Limits::default() }).expect("a host");
+        let disk = config.disk(Path::new("."), Arc::new(host)).expect("a disk");
+        Server::start(&config, Path::new("."), disk, |_| {}).expect("it listens")
+    }
+
+    /// Whatever is lost: the disk has what a model has, and reads give it.
+    #[test]
+    fn requests_are_executed_once_and_in_order_whatever_is_lost_n_30() {
+        let server = start();
+        let line = lossy(server.datagrams.expect("an address"));
+        let mut remote = Remote::greet(line, OWNER, 4096).expect("let in");
+        assert_eq!((remote.size, remote.block), (BLOCKS * 512, 512));
+        let mut model = vec![0u8; BLOCKS as usize * 512];
+        let mut random = Random::new(4, "requests");
+        for step in 0..200u32 {
+            let blocks = 1 + random.below(8);
+            let offset = random.below(BLOCKS - blocks) * 512;
+            let (length, at) = (blocks as u32 * 512, offset as usize);
+            let own = at..at + length as usize;
+            match step % 4 {
+                0 => {
+                    let found = remote.execute(Command::READ, 0, offset, length, &[]);
+                    assert_eq!(found.as_deref(), Ok(&model[own]));
+                }
+                1 => {
+                    let done = remote.execute(Command::ZEROES, 0, offset, length, &[]);
+                    assert_eq!(done, Ok(vec![]));
+                    model[own].fill(0);
+                }
+                _ => {
+                    let data: Vec<u8> = (0..length).map(|_| random.bits() as u8).collect();
+                    let flags = if step % 8 == 2 { flag::FUA } else { 0 };
+                    let done = remote.execute(Command::WRITE, flags, offset, length, &data);
+                    assert_eq!(done, Ok(vec![]));
+                    model[own].copy_from_slice(&data);
+                }
+            }
+        }
+        assert_eq!(remote.execute(Command::FLUSH, 0, 0, 0, &[]), Ok(vec![]));
+        assert!(remote.counts().1 > 20, "a third was lost: {:?}", remote.counts());
+        // Several at once, each with its own answer.
+        let (mut next, mut seen) = (0, 0);
+        while seen < BLOCKS {
+            while next < BLOCKS && remote.ask(next, next * 512, 512) {
+                next += 1;
+            }
+            let (tag, data) = remote.answer().expect("answered");
+            let at = tag as usize * 512;
+            assert_eq!(data, model[at..at + 512]);
+            seen += 1;
+        }
+        let mut all = vec![0; model.len()];
+        server.disk.medium.read(0, &mut all).expect("read");
+        assert!(all == model);
+    }
+
+    #[test]
+    fn clients_are_confined_and_need_their_cookie() {
+        let server = start();
+        let address = server.datagrams.expect("an address");
+        assert!(Remote::greet(address, "nobody knows me", 512).is_err());
+        assert!(Remote::greet(address, "", 512).is_err(), "anyone is not let in");
+        server.disk.medium.write(0, &[7; 512 * BLOCKS as usize], false).expect("written");
+        let mut guest = Remote::greet(address, GUEST, 512).expect("let in");
+        assert_eq!(guest.size, 64 << 10);
+        for (lba, blocks, allowed) in
+            [(10, 10, true), (9, 2, false), (19, 2, false), (128, 1, false)]
+        {
+            let length = blocks * 512;
+            let read = guest.execute(Command::READ, 0, lba * 512, length as u32, &[]);
+            assert_eq!(read.is_ok(), allowed, "{lba}");
+            let data = vec![8; length as usize];
+            let wrote = guest.execute(Command::WRITE, 0, lba * 512, length as u32, &data);
+            assert_eq!(wrote.is_ok(), allowed, "{lba}");
+        }
+        let mut owner = Remote::greet(address, OWNER, 512).expect("let in");
+        for (command, length, data) in [
+            (Command::READ, LENGTH_MAX + 512, &[][..]),
+            (Command::READ, 512, &[1; 512][..]),
+            (Command::WRITE, 512, &[1; 511][..]),
+            (Command::READ, 100, &[][..]),
+            (Command::STATUS, 512, &[][..]),
+            (Command(99), 512, &[][..]),
+        ] {
+            assert!(owner.execute(command, 0, 0, length, data).is_err(), "{command:?} {length}");
+        }
+        let mut before = vec![0; 512 * BLOCKS as usize];
+        server.disk.medium.read(0, &mut before).expect("read");
+        assert!(
+            before.iter().enumerate().all(|(at, byte)| {
+                *byte == if (10 * 512..20 * 512).contains(&at) { 8 } else { 7 }
+            })
+        );
+        // Noise, and a client that makes its cookie up.
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.connect(address).expect("connected");
+        let mut random = Random::new(9, "noise");
+        for round in 0..2000u32 {
+            let noise: Vec<u8> = (0..random.below(700)).map(|_| random.bits() as u8).collect();
+            let token = [&Disk::GREETING[..], &[OWNER.len() as u8], OWNER.as_bytes()].concat();
+            let write = Remote::transaction(Command::WRITE, 0, 0, 512, &[5; 512]);
+            let data = [token, noise, write][(round % 3) as usize].clone();
+            let packet = lastmeter_wire::dtp::Packet {
+                src: 7,
+                dst: 2,
+                sequence: (round % 3) as u16,
+                acknowledged: 0,
+                flags: lastmeter_wire::dtp::Flags { request: true, ..Default::default() },
+                data: &data,
+            };
+            let bytes = packet.emit().expect("short");
+            let _ = socket.send(if round % 7 == 0 { &data } else { &bytes });
+        }
+        // Of a client let in, anything may come, and what is not whole does nothing.
+        for _ in 0..500 {
+            let mut noise: Vec<u8> = (0..random.below(60)).map(|_| random.bits() as u8).collect();
+            let magic = [0x25, 0x60, 0x95, 0x13];
+            noise.iter_mut().zip(magic).for_each(|(byte, wanted)| *byte = wanted);
+            let _ = guest.client.transact(noise);
+        }
+        assert!(owner.execute(Command::FLUSH, 0, 0, 0, &[]).is_ok(), "it goes on");
+        let mut after = vec![0; before.len()];
+        server.disk.medium.read(0, &mut after).expect("read");
+        let guests = 10 * 512..20 * 512;
+        for (at, (one, other)) in before.iter().zip(&after).enumerate() {
+            assert!(one == other || guests.contains(&at), "byte {at}");
+        }
+    }
+}
