@@ -53,8 +53,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "daemon",
         &[
-            "base", "wire", "engine", "ledger", "net", "lan", "live", "plugin", "lab", "device",
-            "router", "wave",
+            "base", "wire", "engine", "ledger", "net", "lan", "host", "live", "plugin", "lab",
+            "device", "router", "wave",
         ],
     ),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),

@@ -8,6 +8,7 @@ mod camera;
 mod camera_tables;
 mod camera_viewers;
 mod disk;
+mod disk_model;
 mod display;
 mod display_viewers;
 mod docs;

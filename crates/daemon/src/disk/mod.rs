@@ -4,12 +4,14 @@ mod bench;
 mod client;
 mod initiator;
 mod local;
+mod model;
 
 use crate::device::{File, Run, tell, until_ended, value};
 use crate::sandbox::Ticking;
 use crate::{Complaint, Report, ticket};
 use lastmeter_device::disk::server::{Config, Server};
 use lastmeter_plugin::host::{Host, Limits};
+use model::Model;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +19,7 @@ use std::sync::atomic::Ordering;
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Serve a disk as its file says, until interrupted; its ledger is printed at the end
-    Run(Run),
+    Run(Served),
     /// Say whether a disk's file is right, and if not, what is wrong
     Check(File),
     /// The ledger of a running disk
@@ -33,6 +35,15 @@ pub(crate) enum Command {
     /// Serve memory for a benchmark
     #[command(hide = true)]
     Memory(bench::Memory),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Served {
+    #[command(flatten)]
+    run: Run,
+    /// Take as long as a disk of 1995 (`1995`), an NVMe drive (`flash`), or what a file describes
+    #[arg(long)]
+    model: Option<String>,
 }
 
 pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
@@ -62,11 +73,18 @@ fn check(file: &File) -> Result<Report, Complaint> {
     Ok(file.good(disk.access.names()))
 }
 
-fn serve(arguments: &Run) -> Result<Report, Complaint> {
+fn serve(Served { run: arguments, model }: &Served) -> Result<Report, Complaint> {
     let file = &arguments.file;
+    let model = model.as_deref().map(Model::of).transpose()?;
     let config = read(file)?;
     let sandbox = Ticking::new(Limits::default())?;
-    let disk = config.disk(file.folder(), sandbox.host.clone()).map_err(|e| file.place(e))?;
+    let fit = |size: u64| model.as_ref().map_or(Err("no model".to_owned()), |own| own.timing(size));
+    let host = sandbox.host.clone();
+    let disk = match &model {
+        Some(_) => config.disk_like(file.folder(), host, Some(&fit)),
+        None => config.disk(file.folder(), host),
+    };
+    let disk = disk.map_err(|error| file.place(error))?;
     let ended = crate::signals()?;
     let server = Server::start(&config, file.folder(), disk, tell).map_err(|e| file.place(e))?;
     let (disk, clients) = (server.disk.clone(), server.clients.clone());
@@ -76,6 +94,9 @@ fn serve(arguments: &Run) -> Result<Report, Complaint> {
         let cpu = crate::sandbox::cpu().as_secs_f64();
         shared.account.ledger(&title, env!("CARGO_PKG_VERSION"), cpu)
     };
+    if let Some(model) = &model {
+        crate::print(&format!("as slow as {}\n", model.words()))?;
+    }
     if let Some(address) = server.address {
         crate::print(&format!("serving nbd://{address}\n"))?;
     }

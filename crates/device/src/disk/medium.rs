@@ -5,6 +5,7 @@
 //!
 //! Rows: N-78.
 
+use super::timing::{Access, Timed, Timing, wait};
 use rustix::fs::{
     Advice, FallocateFlags, MemfdFlags, SeekFrom, fadvise, fallocate, memfd_create, seek, sendfile,
 };
@@ -29,6 +30,8 @@ pub struct Medium {
     memory: bool,
     /// Writes share it; whoever changes what it has read is alone.
     turn: RwLock<()>,
+    /// What it takes as long as.
+    timed: Option<Timed>,
 }
 
 /// An extent of the disk, as block status reports it.
@@ -70,7 +73,20 @@ impl Medium {
             let why = format!("{size} bytes are not one or more blocks of {block} (512 or 4096)");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        Ok(Medium { file, size, block, read_only, memory, turn: RwLock::new(()) })
+        Ok(Medium { file, size, block, read_only, memory, turn: RwLock::new(()), timed: None })
+    }
+    /// The same, with commands that take as long as in a model.
+    #[must_use]
+    pub fn timed(self, model: Box<dyn Timing>) -> Medium {
+        Medium { timed: Some(Timed::new(model)), ..self }
+    }
+    /// Does something that a model has done only after a while.
+    fn take<T>(&self, write: bool, at: u64, length: u64, act: impl FnOnce() -> T) -> T {
+        let Some(timed) = self.timed.as_ref().filter(|_| length > 0) else { return act() };
+        let due = timed.due(Access { write, at, length });
+        let done = act();
+        wait(due);
+        done
     }
     /// Bytes.
     pub fn size(&self) -> u64 {
@@ -93,6 +109,7 @@ impl Medium {
     /// # Errors
     /// If the medium or the connection fails.
     pub fn send(&self, at: u64, length: usize, to: impl AsFd) -> io::Result<()> {
+        self.take(false, at, length as u64, || ());
         let (mut place, end) = (at, at + length as u64);
         while place < end {
             let left = (end - place) as usize;
@@ -109,7 +126,7 @@ impl Medium {
     /// # Errors
     /// If the medium fails.
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(bytes, at)
+        self.take(false, at, bytes.len() as u64, || self.file.read_exact_at(bytes, at))
     }
     /// Writes; with `fua` it is durable afterwards.
     ///
@@ -117,7 +134,7 @@ impl Medium {
     /// If the medium fails or is full.
     pub fn write(&self, at: u64, bytes: &[u8], fua: bool) -> io::Result<()> {
         let turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
-        self.file.write_all_at(bytes, at)?;
+        self.take(true, at, bytes.len() as u64, || self.file.write_all_at(bytes, at))?;
         drop(turn);
         if fua { self.flush() } else { Ok(()) }
     }
@@ -132,7 +149,8 @@ impl Medium {
         let (mut done, length) = (0, times * block.len() as u64);
         while done < length {
             let part = (length - done).min(piece.len() as u64);
-            self.file.write_all_at(&piece[..part as usize], at + done)?;
+            let piece = &piece[..part as usize];
+            self.take(true, at + done, part, || self.file.write_all_at(piece, at + done))?;
             done += part;
         }
         Ok(())
@@ -167,7 +185,7 @@ impl Medium {
         let turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
         let differs = self.differs(at, expected)?;
         if differs.is_none() {
-            self.file.write_all_at(new, at)?;
+            self.take(true, at, new.len() as u64, || self.file.write_all_at(new, at))?;
         }
         drop(turn);
         if fua && differs.is_none() {
@@ -184,7 +202,7 @@ impl Medium {
         let mut found = vec![0; bytes.len()];
         self.read(at, &mut found)?;
         found.iter_mut().zip(bytes).for_each(|(found, byte)| *found |= byte);
-        self.file.write_all_at(&found, at)?;
+        self.take(true, at, found.len() as u64, || self.file.write_all_at(&found, at))?;
         drop(turn);
         if fua { self.flush() } else { Ok(()) }
     }

@@ -15,6 +15,7 @@ pub mod nbd;
 mod party;
 pub mod scsi;
 pub mod server;
+pub mod timing;
 
 use crate::access::Access;
 use crate::account::Account;

@@ -29,6 +29,7 @@
 
 use super::medium::Medium;
 use super::scsi::Unit;
+use super::timing::Timing;
 use super::{Disk, End, STAGES, datagrams, iscsi, nbd};
 use crate::access::{Access, Client, TOKEN_LEN_MIN, Table};
 use crate::account::Account;
@@ -59,6 +60,9 @@ const SAMPLE: u64 = 16;
 const BUFFER: usize = 256 << 10;
 /// A session's stack; its buffers are elsewhere.
 const STACK: usize = 256 << 10;
+
+/// What makes a model for a disk of so many bytes.
+pub type Fit<'a> = &'a dyn Fn(u64) -> Result<Box<dyn Timing>, String>;
 
 /// `disk.toml`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -143,6 +147,18 @@ impl Config {
     /// # Errors
     /// What is wrong.
     pub fn disk(&self, folder: &Path, host: Arc<Host>) -> Result<Arc<Disk>, String> {
+        self.disk_like(folder, host, None)
+    }
+    /// The same, with a medium that takes as long as a model's; `fit` makes it for so many bytes.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn disk_like(
+        &self,
+        folder: &Path,
+        host: Arc<Host>,
+        fit: Option<Fit<'_>>,
+    ) -> Result<Arc<Disk>, String> {
         let size = self.size.as_deref().map(|text| bytes("size", text)).transpose()?;
         let block = self.block.unwrap_or(512);
         let medium = match (&self.file, self.memory) {
@@ -156,6 +172,13 @@ impl Config {
                 Medium::memory(size, block).map_err(|error| format!("memory: {error}"))?
             }
             _ => return Err("give `file = \"disk.img\"` or `memory = true`".to_owned()),
+        };
+        let medium = match fit {
+            Some(fit) => {
+                let model = fit(medium.size())?;
+                medium.timed(model)
+            }
+            None => medium,
         };
         let table = Table { clients: self.clients.clone(), policies: self.policies.clone() };
         let access = Access::of(table, self.keys.as_deref(), folder, Kind::Block, host)?;
