@@ -73,14 +73,20 @@ fn cake_and_fq_pie_share_the_line_of_a_running_port_d_79() {
         ("{ drop-tail = { packets = 50 } }", false, [1600, 100]),
     ] {
         said(&star.router("set", &["ports.p3.queue", queue]), 0);
-        let receiver = receive(&star, 3, u64::MAX / 2, 5.0);
         let senders = [1, 2]
             .map(|k| (k, rates[k - 1]))
-            .map(|(k, rate)| send(&star, k, "10.3.0.1", [rate * 4, 1, rate, 1000]));
-        for mut sender in senders {
-            assert!(sender.wait().unwrap().success());
+            .map(|(k, rate)| send(&star, k, "10.3.0.1", [rate * 60, 1, rate, 1000]));
+        // What comes counts while both send: on a busy machine one may begin seconds before the other.
+        let both = |told: &serde_json::Value| [1, 2].iter().all(|&k| came_from(told, k) > 0);
+        let began = std::time::Instant::now();
+        while !both(&received(receive(&star, 3, u64::MAX / 2, 0.5))) {
+            assert!(began.elapsed() < std::time::Duration::from_secs(20), "{queue}: nothing comes");
         }
-        let told = received(receiver);
+        let told = received(receive(&star, 3, u64::MAX / 2, 4.0));
+        for mut sender in senders {
+            sender.kill().unwrap();
+            sender.wait().unwrap();
+        }
         assert_eq!(sum(&told["late"]), 0, "{told}");
         let came = [1, 2].map(|k| came_from(&told, k) as f64);
         let share = came[0] / (came[0] + came[1]);
