@@ -1,4 +1,4 @@
-//! A disk over UDP: requests of NBD as transactions of DTP ([`crate::transactions`]), each executed once and in order.
+//! A disk over UDP: requests of NBD as transactions of DTP (`crate::transactions`), each executed once and in order.
 //! An experiment, to compare it with TCP and with a local file as Netstation's disk was (N-30, N-34).
 //!
 //! A client begins with `LMDK` 1 and its token, and is told the size of its disk, 8 bytes, and of a block, 4 bytes. A

@@ -1,4 +1,4 @@
-//! Programs that draw by transactions: framebuffer commands in DTP over UDP ([`crate::transactions`]; N-05, N-10).
+//! Programs that draw by transactions: framebuffer commands in DTP over UDP (`crate::transactions`; N-05, N-10).
 //!
 //! A client begins with `LMFB` 2 and is told the width and height of its screen, 2 bytes each. A transaction has whole
 //! commands, as many as fit; its answer has those of the commands that have one.
