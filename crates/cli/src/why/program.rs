@@ -7,7 +7,7 @@ use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_ledger as report;
 use lastmeter_ledger::Ledger;
 use lastmeter_live::load;
-use lastmeter_live::observe::{self, Observation, Watch};
+use lastmeter_live::observe::{self, Observation, Reports, Watch};
 use lastmeter_live::remote::Seen;
 use lastmeter_live::sample::{Prepared, Sampled, Sampler};
 use lastmeter_why::{account, observed};
@@ -35,7 +35,7 @@ pub(super) fn observe(
     let prepared = arguments.sampling(Prepared::new);
     let host = observe::host()?;
     let mut far = arguments.remote.far()?;
-    let begun = Instant::now();
+    let (reports, begun) = (Reports::open(), Instant::now());
     let child = start(common, command)?;
     let sampling = prepared.and_then(|prepared| sample(prepared, child.id()));
     let told = Told { words: &words, host, busy, sampling: &sampling };
@@ -50,7 +50,7 @@ pub(super) fn observe(
         };
         let sampler = sampling.as_ref().ok();
         let every = Follow::EVERY;
-        observe::follow(child, Watch { sampler, begun, every, each: &mut each })?
+        observe::follow(child, Watch { sampler, begun, reports, every, each: &mut each })?
     };
     let sampled = sampling.as_ref().ok().and_then(|sampler| sampler.end().ok());
     let mut ledger = told.ledger(&seen, sampled.as_ref());

@@ -165,9 +165,11 @@ impl Session<'_> {
         let Some(region) = self.watcher.resized() else { return };
         self.gate.region = region;
         if self.sizes != Sizes::Kept && self.told != (region.w, region.h) {
-            let by_viewer = matches!(self.size, Some((size::BY_VIEWER, _)));
-            let why = if by_viewer { size::BY_VIEWER } else { size::BY_SERVER };
-            self.size = Some((why, size::DONE));
+            match self.size {
+                // A wish that was refused is answered first, and then this is told.
+                Some((size::BY_VIEWER, _)) => {}
+                _ => self.size = Some((size::BY_SERVER, size::DONE)),
+            }
         }
     }
     fn handle(&mut self, message: Message) -> Result<(), String> {
@@ -274,6 +276,8 @@ impl Session<'_> {
             let (w, h) = (self.gate.region.w, self.gate.region.h);
             if result == size::DONE {
                 self.told = (w, h);
+            } else if self.told != (w, h) {
+                self.size = Some((size::BY_SERVER, size::DONE));
             }
             let at = if self.sizes == Sizes::Wished { (why, result) } else { (0, 0) };
             let number = match self.sizes {

@@ -18,7 +18,8 @@ pub(crate) type Pair = (SocketAddr, SocketAddr);
 
 /// Follows process `pid` and its descendants until `pause`, handed the seconds to wait, says that it is over.
 pub(crate) fn process(pid: u32, mut pause: impl FnMut(f64) -> Result<bool>) -> Result<Observation> {
-    let (mut follower, elapsed, cost) = look_until(pid, |_, _, seconds| pause(seconds))?;
+    let (mut follower, elapsed, cost) =
+        look_until(pid, super::Reports(None), |_, _, seconds| pause(seconds))?;
     Ok(follower.so_far(elapsed, None, cost))
 }
 

@@ -145,12 +145,25 @@ pub struct Observation {
     pub reading: f64,
 }
 
+/// Ends of connections in this process's network namespace, which the kernel reports from now on. A command may have
+/// ended hundreds before the first look at it.
+pub struct Reports(Option<(u64, Closings)>);
+
+impl Reports {
+    /// Asks for them; a kernel that has none is no error.
+    pub fn open() -> Reports {
+        Reports(processes::network(std::process::id()).zip(Closings::open(None).ok()))
+    }
+}
+
 /// Who is told while a command is followed.
 pub struct Watch<'a> {
     /// What samples the command, and has to know of its processes.
     pub sampler: Option<&'a Sampler>,
     /// When the command was started.
     pub begun: Instant,
+    /// Opened before that.
+    pub reports: Reports,
     /// Seconds between two tellings.
     pub every: f64,
     /// Gets the observation so far.
@@ -189,10 +202,10 @@ struct Follower {
 /// # Errors
 /// When it cannot be started or the kernel refuses socket diagnostics.
 pub fn run(command: &mut Command) -> Result<Observation> {
-    let begun = Instant::now();
+    let (reports, begun) = (Reports::open(), Instant::now());
     let child = command.spawn().doing(|| format!("starting {:?}", command.get_program()))?;
     let every = f64::INFINITY;
-    follow(child, Watch { sampler: None, begun, every, each: &mut |_| Ok(()) })
+    follow(child, Watch { sampler: None, begun, reports, every, each: &mut |_| Ok(()) })
 }
 
 /// Interrupts the command `pid`, as Ctrl-C would; one that has ended already needs none.
@@ -227,18 +240,19 @@ pub fn follow(mut child: Child, watch: Watch<'_>) -> Result<Observation> {
     // A look may take long; the command's own end is noted by a thread that does nothing else.
     std::thread::scope(|scope| {
         let ending = scope.spawn(|| wait(&ended, f64::INFINITY).map(|()| now()));
-        let (mut follower, _, cost) = look_until(child.id(), |follower, cost, pause| {
-            if let Some(sampler) = watch.sampler {
-                sampler.follow(&follower.seen);
-            }
-            wait(&ended, pause)?;
-            status = child.try_wait().doing(what)?;
-            if status.is_none() && now() - told >= watch.every {
-                told = now();
-                (watch.each)(follower.so_far(told - from, None, cost))?;
-            }
-            Ok(status.is_some())
-        })?;
+        let (mut follower, _, cost) =
+            look_until(child.id(), watch.reports, |follower, cost, pause| {
+                if let Some(sampler) = watch.sampler {
+                    sampler.follow(&follower.seen);
+                }
+                wait(&ended, pause)?;
+                status = child.try_wait().doing(what)?;
+                if status.is_none() && now() - told >= watch.every {
+                    told = now();
+                    (watch.each)(follower.so_far(told - from, None, cost))?;
+                }
+                Ok(status.is_some())
+            })?;
         let at = ending.join().expect("waiting does not panic")?;
         Ok(follower.so_far(at - from, status, cost))
     })
@@ -250,7 +264,7 @@ pub(crate) fn both(pids: [u32; 2], seconds: f64) -> Result<[Observation; 2]> {
     std::thread::scope(|scope| {
         let ends = pids.map(|pid| {
             scope.spawn(move || {
-                look_until(pid, |_, _, pause| {
+                look_until(pid, Reports(None), |_, _, pause| {
                     let left = (until - now()).max(0.0);
                     std::thread::sleep(std::time::Duration::from_secs_f64(pause.min(left)));
                     Ok(now() >= until)
@@ -270,9 +284,11 @@ pub(crate) fn both(pids: [u32; 2], seconds: f64) -> Result<[Observation; 2]> {
 /// Returns what was seen, the seconds that it took, and the share of a CPU that looking cost.
 fn look_until(
     root: u32,
+    reports: Reports,
     pause: impl FnMut(&mut Follower, f64, f64) -> Result<bool>,
 ) -> Result<(Follower, f64, f64)> {
-    let mut follower = Follower::default();
+    let closings = reports.0.into_iter().collect();
+    let mut follower = Follower { closings, ..Follower::default() };
     let (elapsed, cost) = looks(&mut follower, |follower| follower.look(root), pause)?;
     Ok((follower, elapsed, cost))
 }
@@ -326,7 +342,9 @@ impl Follower {
                 let own = processes::network(std::process::id()) == Some(network);
                 let opened = if own { Diagnostics::open() } else { Diagnostics::open_in(*pid) };
                 // A kernel that reports no ends of connections is still looked at.
-                if let Ok(closings) = Closings::open((!own).then_some(*pid)) {
+                if !self.closings.contains_key(&network)
+                    && let Ok(closings) = Closings::open((!own).then_some(*pid))
+                {
                     self.closings.insert(network, closings);
                 }
                 match opened {
