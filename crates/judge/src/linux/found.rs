@@ -2,6 +2,7 @@
 
 use super::CLASS;
 use crate::interval::Interval;
+use crate::kept;
 use lastmeter_base::Duration;
 use lastmeter_engine::Row;
 use lastmeter_lab::experiment::Experiment;
@@ -86,15 +87,7 @@ pub fn line(scenario: &str, run: u64, kernel: &str, found: &Found) -> String {
 
 /// Reads the file.
 pub(super) fn kept(text: &str, file: &str) -> Result<Kept, Error> {
-    let lines = text.lines().enumerate();
-    let lines =
-        lines.filter(|(_, line)| !line.starts_with(['#']) && !line.starts_with("scenario;"));
-    lines
-        .map(|(at, line)| {
-            let fault = || Error::file(file, at as u64 + 1, format!("no run of Linux: `{line}`"));
-            run(line).ok_or_else(fault)
-        })
-        .collect()
+    kept::read(text, file, "Linux", run)
 }
 
 fn run(line: &str) -> Option<((String, u64), Found)> {

@@ -6,6 +6,7 @@
 
 use super::Half;
 use super::found::{Class, Found, LEFT_OUT, is_bottleneck};
+use crate::kept;
 use lastmeter_base::kind::Nested;
 use lastmeter_base::{Bytes, Draw, Duration, Rate};
 use lastmeter_lab::experiment::{End, Experiment, Traffic};
@@ -131,15 +132,7 @@ pub(super) fn line(scenario: &str, half: Half, seed: u64, found: &Found) -> Stri
 
 /// Reads the file.
 pub(super) fn kept(text: &str, file: &str) -> Result<Kept, Error> {
-    let lines = text.lines().enumerate();
-    let lines =
-        lines.filter(|(_, line)| !line.starts_with(['#']) && !line.starts_with("scenario;"));
-    lines
-        .map(|(at, line)| {
-            let fault = || Error::file(file, at as u64 + 1, format!("no run of ns-3: `{line}`"));
-            run(line).ok_or_else(fault)
-        })
-        .collect()
+    kept::read(text, file, "ns-3", run)
 }
 
 fn run(line: &str) -> Option<((String, u32, u64), Found)> {
