@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Measure this host and write its constants as a profile.
 ///
 /// Memory, system calls, context switches, timers, and the path from socket to socket, each with
-/// unit, method and spread. Takes about 15 s. The profile is cached for `lastmeter why`.
+/// unit, method and spread. Takes about half a minute. The profile is cached for `lastmeter why`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

@@ -52,8 +52,8 @@ impl Trials {
     pub fn words(&self) -> String {
         let more = 1 + ROUNDS_MORE;
         format!(
-            "Changes ran for {} each, in turn with the transfer, the best {more} times; the \
-             transfer itself differed by {:.0} % between rounds, so smaller gains say nothing.",
+            "Changes ran for {} each, in turn with the transfer, the best of them {more} times; \
+             the transfer itself differed by {:.0} % between rounds, so smaller gains say nothing.",
             self.duration,
             self.spread * 100.0
         )
