@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wave", &["base", "wire", "engine", "net"]),
     ("live", &["base", "wire", "engine", "transport"]),
     ("rtc", &["base", "wire", "engine", "transport", "live"]),
+    ("guest", &["base", "wire", "engine", "host", "ledger", "live"]),
     ("plugin", &["base", "wire", "ledger"]),
     ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave"]),
     (
@@ -42,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "transport",
             "live",
             "rtc",
+            "guest",
             "lab",
             "repro",
             "judge",
@@ -64,7 +66,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PYTHON: &str = "python";
 
 /// Crates that may read clocks, start threads and open files and sockets.
-const WORLDLY: &[&str] = &["live", "rtc", "device", "router", "cli", "daemon", "python"];
+const WORLDLY: &[&str] = &["live", "rtc", "guest", "device", "router", "cli", "daemon", "python"];
 /// Crates that may hold `unsafe`.
 const UNSAFE: &[&str] = &["live"];
 
