@@ -21,12 +21,21 @@ pub struct Null {
     next: usize,
     /// Frames that have departed, and are free with the next call.
     sent: Vec<Frame>,
+    /// The last byte of the destination of each packet of IPv4 that has departed.
+    #[cfg(test)]
+    pub(super) departed: Vec<u8>,
 }
 
 impl Null {
     /// Frames that arrive; none, if packets only leave here.
     pub fn new(arriving: Vec<Vec<u8>>) -> Null {
-        Null { arriving, next: 0, sent: Vec::new() }
+        Null {
+            arriving,
+            next: 0,
+            sent: Vec::new(),
+            #[cfg(test)]
+            departed: Vec::new(),
+        }
     }
     fn receive(&mut self, most: usize, frames: &mut Frames, out: &mut Vec<Frame>) -> usize {
         if self.arriving.is_empty() {
@@ -70,7 +79,13 @@ impl Line {
     pub(super) fn reclaim(&mut self, frames: &mut Frames) {
         match self {
             Line::Socket(socket) => socket.reclaim(frames),
-            Line::Null(null) => null.sent.drain(..).for_each(|frame| frames.free(frame)),
+            Line::Null(null) => {
+                for frame in null.sent.drain(..) {
+                    #[cfg(test)]
+                    null.departed.push(frames.bytes(frame)[33]);
+                    frames.free(frame);
+                }
+            }
         }
     }
     /// As [`Socket::room`].

@@ -403,16 +403,7 @@ impl PortProcessor {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
         let mut many = false;
         while !self.ended {
-            if self.pending.swap(false, Ordering::Acquire) {
-                self.change();
-            }
-            let now = self.now();
-            let mut taken = self.receive(now);
-            taken += self.pass_on(now);
-            let sent = self.drain();
-            if !self.held.is_empty() {
-                self.release(now);
-            }
+            let (now, taken, sent) = self.turn();
             if taken > 0 {
                 many = taken >= MANY && self.reception.receive == Receive::Mixed;
             } else if many {
@@ -422,6 +413,21 @@ impl PortProcessor {
                 self.wait();
             }
         }
+    }
+
+    /// Once around: changes, packets that arrive, packets that leave. When it began, and how many of each.
+    fn turn(&mut self) -> (Time, usize, u64) {
+        if self.pending.swap(false, Ordering::Acquire) {
+            self.change();
+        }
+        let now = self.now();
+        // Before newer packets, which may go on at once.
+        if !self.held.is_empty() {
+            self.release(now);
+        }
+        let mut taken = self.receive(now);
+        taken += self.pass_on(now);
+        (now, taken, self.drain())
     }
 
     /// Hands to the interfaces what may leave; how many packets.

@@ -14,7 +14,7 @@ use super::policy::Policies;
 use super::reception::Receive;
 use super::structure::Lookup;
 use super::tables::{Network, Tables};
-use super::{Change, Parts, PortProcessor, PortSetup, Setup};
+use super::{Change, Event, Parts, PortProcessor, PortSetup, Setup};
 use lastmeter_base::Bytes;
 use lastmeter_live::dataplane::Frames;
 use lastmeter_net::queue::DropTail;
@@ -23,14 +23,16 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::channel;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Bytes of a frame: the shortest of Ethernet, without its check sequence.
 const FRAME_LEN: usize = 60;
 /// Frames in memory.
 const FRAMES: usize = 8192;
+/// The next router.
+const NEXT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 2, 0, 9));
 /// Packets that wait at most.
 const QUEUE: u64 = 1000;
 
@@ -73,6 +75,78 @@ fn frame(to: Ipv4Addr) -> Vec<u8> {
     frame
 }
 
+/// A port processor with two null devices, all of whose routes lead to the same next router at the second.
+pub(super) struct Made {
+    pub(super) processor: PortProcessor,
+    changes: Sender<Change>,
+    pending: Arc<AtomicBool>,
+    counts: Arc<Vec<Counters>>,
+    stages: Arc<Stages>,
+    _events: Receiver<Event>,
+}
+
+impl Made {
+    /// Makes it; the next router's Ethernet address is not known yet.
+    pub(super) fn new(routes: &[Network], arriving: Vec<Vec<u8>>) -> Result<Made, String> {
+        let said = |error: std::io::Error| error.to_string();
+        let bell = || eventfd(0, EventfdFlags::NONBLOCK).map_err(|error| said(error.into()));
+        let mut tables = Tables::new(Lookup::default());
+        routes.iter().try_for_each(|network| tables.route(*network, FIRST))?;
+        let lines = [Null::new(arriving), Null::new(Vec::new())];
+        let port = || PortSetup {
+            queue: Some(Box::new(DropTail::new(QUEUE, Bytes(u64::MAX)))),
+            reserved: Vec::new(),
+            rate: None,
+            framing: Bytes::ZERO,
+            flows: 1,
+            plugins: Vec::new(),
+            departing: Vec::new(),
+        };
+        let setup = Setup {
+            rules: None,
+            treatments: Vec::new(),
+            policies: Policies::default(),
+            receive: Receive::default(),
+            plugins: Vec::new(),
+            ports: vec![port(), port()],
+        };
+        let (changes, from_changes) = channel();
+        let (events, _events) = channel();
+        let pending = Arc::new(AtomicBool::new(false));
+        let counts: Arc<Vec<Counters>> = Arc::new(vec![Counters::default(), Counters::default()]);
+        let stages = Arc::<Stages>::default();
+        let processor = PortProcessor::new(Parts {
+            names: vec!["in".to_owned(), "out".to_owned()],
+            lines: lines.map(|null| Some(Line::Null(null))).into(),
+            frames: Frames::new(FRAMES).map_err(said)?,
+            readers: tables.readers(),
+            setup,
+            fast: false,
+            changes: from_changes,
+            pending: pending.clone(),
+            wake: bell()?,
+            events,
+            attention: bell()?,
+            counts: counts.clone(),
+            stages: stages.clone(),
+            copied: Arc::default(),
+            crossing: None,
+        });
+        let made = Made { processor, changes, pending, counts, stages, _events };
+        made.change(Change::Hop(FIRST, vec![Next { port: 1, address: Some(NEXT) }]))?;
+        Ok(made)
+    }
+    fn change(&self, change: Change) -> Result<(), String> {
+        self.changes.send(change).map_err(|_| "it has ended")?;
+        self.pending.store(true, Release);
+        Ok(())
+    }
+    /// The next router has answered.
+    pub(super) fn resolve(&self) -> Result<(), String> {
+        self.change(Change::Neighbour(1, NEXT, Some([2, 0, 0, 0, 0, 9])))
+    }
+}
+
 /// Forwards packets to these addresses from one null device to another for so long; all `routes` lead to the same next
 /// router.
 ///
@@ -83,58 +157,9 @@ pub fn forward(
     destinations: &[Ipv4Addr],
     seconds: Duration,
 ) -> Result<Measured, String> {
-    let said = |error: std::io::Error| error.to_string();
-    let bell = || eventfd(0, EventfdFlags::NONBLOCK).map_err(|error| said(error.into()));
-    let mut tables = Tables::new(Lookup::default());
-    routes.iter().try_for_each(|network| tables.route(*network, FIRST))?;
-    let arriving = destinations.iter().map(|to| frame(*to)).collect();
-    let lines = [Null::new(arriving), Null::new(Vec::new())];
-    let port = || PortSetup {
-        queue: Some(Box::new(DropTail::new(QUEUE, Bytes(u64::MAX)))),
-        reserved: Vec::new(),
-        rate: None,
-        framing: Bytes::ZERO,
-        flows: 1,
-        plugins: Vec::new(),
-        departing: Vec::new(),
-    };
-    let setup = Setup {
-        rules: None,
-        treatments: Vec::new(),
-        policies: Policies::default(),
-        receive: Receive::default(),
-        plugins: Vec::new(),
-        ports: vec![port(), port()],
-    };
-    let (changes, from_changes) = channel();
-    let (events, _events) = channel();
-    let pending = Arc::new(AtomicBool::new(true));
-    let counts: Arc<Vec<Counters>> = Arc::new(vec![Counters::default(), Counters::default()]);
-    let stages = Arc::<Stages>::default();
-    let next: IpAddr = [10, 2, 0, 9].into();
-    for change in [
-        Change::Hop(FIRST, vec![Next { port: 1, address: Some(next) }]),
-        Change::Neighbour(1, next, Some([2, 0, 0, 0, 0, 9])),
-    ] {
-        changes.send(change).map_err(|_| "it has ended")?;
-    }
-    let mut processor = PortProcessor::new(Parts {
-        names: vec!["in".to_owned(), "out".to_owned()],
-        lines: lines.map(|null| Some(Line::Null(null))).into(),
-        frames: Frames::new(FRAMES).map_err(said)?,
-        readers: tables.readers(),
-        setup,
-        fast: false,
-        changes: from_changes,
-        pending: pending.clone(),
-        wake: bell()?,
-        events,
-        attention: bell()?,
-        counts: counts.clone(),
-        stages: stages.clone(),
-        copied: Arc::default(),
-        crossing: None,
-    });
+    let made = Made::new(routes, destinations.iter().map(|to| frame(*to)).collect())?;
+    made.resolve()?;
+    let Made { mut processor, changes, pending, counts, stages, _events } = made;
     let clock = rustix::time::ClockId::ThreadCPUTime;
     let thread = std::thread::spawn(move || {
         let before = super::state::cpu_of(clock);
@@ -143,7 +168,7 @@ pub fn forward(
     });
     std::thread::sleep(seconds);
     changes.send(Change::End).map_err(|_| "it has ended")?;
-    pending.store(true, Relaxed);
+    pending.store(true, Release);
     let cpu = thread.join().map_err(|_| "it has failed")?;
     let spent: Vec<u64> = stages.spent.iter().map(|spent| spent.load(Relaxed)).collect();
     let all = spent.iter().sum::<u64>().max(1) as f64;
@@ -162,6 +187,27 @@ pub fn forward(
 #[allow(clippy::print_stdout, reason = "the rate beside the published one")]
 mod tests {
     use super::*;
+    use crate::port_processor::BATCH;
+
+    #[test]
+    fn packets_that_wait_for_a_neighbour_leave_before_newer_ones() {
+        // Each frame is told by the end of its destination.
+        let to = |at: u32| Ipv4Addr::from(0xc000_0200 + at);
+        let arriving = (0..256).map(|at| frame(to(at))).collect();
+        let made = Made::new(&[([192, 0, 2, 0].into(), 24)], arriving);
+        let mut made = made.expect("there is memory");
+        // Two batches wait; a third arrives when the neighbour has answered.
+        made.processor.turn();
+        made.processor.turn();
+        assert_eq!(made.processor.held.len(), 2 * BATCH);
+        made.resolve().expect("it runs");
+        made.processor.turn();
+        made.processor.turn();
+        assert!(made.processor.held.is_empty());
+        let Some(Line::Null(out)) = &made.processor.lines[1] else { panic!("a null device") };
+        let left: Vec<u32> = out.departed.iter().map(|last| u32::from(*last)).collect();
+        assert_eq!(left, (0..4 * BATCH as u32).collect::<Vec<_>>());
+    }
 
     #[test]
     fn packets_go_from_one_null_device_to_another_beside_the_documents_rate_a_129() {
