@@ -1,11 +1,12 @@
 # `make why` explains a transfer, `make test` checks the project; both first install what they need.
 # `make devices` builds what runs on devices (plugins) and the tools to write it.
+# `make guest` fetches what Linux guests need (QEMU, Debian's kernel; docs/guests.md).
 # `make wheel`, `make static` and `make deb` build what is given to others; `make release` all of it from a clean clone.
 # `make check` checks a change quickly, `make test-long` runs tests that take hours.
 
 CARGO ?= cargo
 
-.PHONY: why devices test check test-long setup setup-devices setup-test build bench wheel static deb release fmt clean
+.PHONY: why devices guest test check test-long setup setup-devices setup-guest setup-test build bench wheel static deb release fmt clean
 
 why: setup
 	$(CARGO) build --profile quick --locked --package lastmeter
@@ -13,6 +14,8 @@ why: setup
 
 devices: setup-devices
 	$(CARGO) build --release --locked --package lastmeter --package lastmeter-daemon
+
+guest: setup-guest
 
 test: setup-test
 	./scripts/test
@@ -28,6 +31,9 @@ setup:
 
 setup-devices:
 	./scripts/setup devices
+
+setup-guest:
+	./scripts/setup guest
 
 setup-test:
 	./scripts/setup test

@@ -4,13 +4,14 @@ use lastmeter_wire::fuzz::Target;
 use std::path::Path;
 
 /// Targets, and mutations for each: few, to take seconds; `fuzz/` runs for longer.
-const ALL: [(&[Target], u64); 8] = [
+const ALL: [(&[Target], u64); 9] = [
     (lastmeter_wire::fuzz::TARGETS, 4000),
     (lastmeter_net::fuzz::TARGETS, 2000),
     (lastmeter_lan::fuzz::TARGETS, 2000),
     (lastmeter_repro::fuzz::TARGETS, 2000),
     (lastmeter_live::fuzz::TARGETS, 2000),
     (lastmeter_rtc::fuzz::TARGETS, 2000),
+    (lastmeter_guest::fuzz::TARGETS, 2000),
     (lastmeter_lab::fuzz::TARGETS, 300),
     (lastmeter::fuzz::TARGETS, 300),
 ];

@@ -11,5 +11,6 @@
 //! | [`vhost`] | the protocol by which QEMU hands a guest's rings to another process            |
 //! | [`kit`]   | a guest: kernel, initial file system, QEMU's command line, an agent inside     |
 
+pub mod fuzz;
 pub mod kit;
 pub mod vhost;
