@@ -57,6 +57,8 @@ pub struct HostInterface {
     pub batch: Batch,
     /// Packets per interrupt.
     pub coalescing: u64,
+    /// Longest that an interrupt waits for more packets; zero: as long as the adapter has more in progress.
+    pub coalescing_time: Duration,
 }
 
 /// Batch sizes.
@@ -272,7 +274,8 @@ impl Description {
         self.parts(len).into_iter().map(|part| self.part_time(part)).sum::<Duration>() + bus
     }
 
-    fn part_time(&self, len: Bytes) -> Duration {
+    /// Duration of the transfer of `len` bytes in one piece, without the transactions of PCI Express.
+    pub(crate) fn part_time(&self, len: Bytes) -> Duration {
         let transfer = &self.transfer;
         let by_processor = match transfer.mode {
             TransferMode::Pio => true,
@@ -293,11 +296,15 @@ impl Description {
     pub fn network_time(&self, len: Bytes) -> (Duration, Duration) {
         let network = &self.network;
         let free = network.setup.scale_ceil(network.setup_overlap.0, network.setup_overlap.1);
+        (network.processing + free, (network.setup - free) + self.wire_time(len))
+    }
+
+    /// How long a message of `len` occupies the network, whoever sends it: frames, bits and framing.
+    pub fn wire_time(&self, len: Bytes) -> Duration {
+        let network = &self.network;
         let frames = network.per_frame * len.0.div_ceil(network.frame.0.max(1));
-        let bits = network
-            .rate
-            .map_or(Duration::ZERO, |rate| rate.time_for(Bytes(len.0 + network.framing.0)));
-        (network.processing + free, (network.setup - free) + frames + bits)
+        let bits = network.rate.map(|rate| rate.time_for(Bytes(len.0 + network.framing.0)));
+        frames + bits.unwrap_or_default()
     }
 
     /// An adapter without costs, with one queue and a point-to-point network without delay, as a template.
@@ -318,6 +325,7 @@ impl Description {
                 descriptor: Bytes::ZERO,
                 batch: Batch { doorbell: 1, fetch: 1, write_back: 1 },
                 coalescing: 1,
+                coalescing_time: Duration::ZERO,
             },
             transfer: Transfer {
                 mode: TransferMode::Dma,

@@ -2,6 +2,7 @@
 //!
 //! [`description`] describes any adapter in five sections. [`transmitter`] is the machine of one that sends, over
 //! a network that is always available or only while it holds a [`token`], and [`element`] puts it in a graph.
+//! [`receiver`] is the machine of one that receives, [`moderation`] that of its interrupts.
 //! [`pipeline`] sends messages back to back through it; [`emulation`] computes what can be emulated; [`picture`]
 //! draws an adapter. [`firmware`] writes a skeleton of its firmware, [`hardware`] its control logic in Verilog.
 //! [`pcie`] computes the bandwidth that PCI Express leaves for packets; [`cim`] has the equations of one adapter.
@@ -15,9 +16,11 @@ pub mod emulation;
 pub mod engines;
 pub mod firmware;
 pub mod hardware;
+pub mod moderation;
 pub mod pcie;
 pub mod picture;
 pub mod pipeline;
+pub mod receiver;
 pub mod token;
 pub mod transmitter;
 mod waiting;

@@ -124,7 +124,15 @@ pub fn per_packet(card: &Description, len: Bytes) -> Option<[f64; 2]> {
 
 /// Bus time per packet sent, if the busier direction is in use all the time.
 pub fn transfer_time(card: &Description, len: Bytes) -> Option<Duration> {
-    let bytes = sent(card, len)?;
+    time(card, sent(card, len)?)
+}
+
+/// The same per packet received.
+pub fn reception_time(card: &Description, len: Bytes) -> Option<Duration> {
+    time(card, received(card, len)?)
+}
+
+fn time(card: &Description, bytes: [f64; 2]) -> Option<Duration> {
     let seconds = 8.0 * bytes[0].max(bytes[1]) / rings(card)?.transactions();
     Some(Duration::from_ps((seconds * 1e12).ceil() as u64))
 }

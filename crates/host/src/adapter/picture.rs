@@ -21,6 +21,9 @@ fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
         vec![format!("{} queue{plural}: {kind}", host.queues), sync(host.synchronisation)];
     if host.kind == InterfaceKind::Rings {
         first.push(format!("{} packets/interrupt", host.coalescing));
+        if !host.coalescing_time.is_zero() {
+            first.push(format!("after {} at most", host.coalescing_time));
+        }
     } else {
         let sent = card.transmission();
         first.push(format!("{} commands/message", sent.len()));

@@ -8,7 +8,7 @@
 //! Errors are reported at their place.
 
 use super::ProfileKind;
-use crate::document::{Decoder, Document, Fault, Item, Problem, Shape, join};
+use crate::document::{Decoder, Document, Fault, Item, Override, Problem, Shape, join};
 use crate::library::Library;
 use lastmeter_base::kind::{
     FRAMING_MAX, Family, Kind, PACKET_MAX, Page, Param, ParamKind, TIME_MAX, Values,
@@ -85,6 +85,8 @@ const HOST: &[Param] = &[
     Param::or("fetch-batch", count(1, 4096), "1").is("descriptors fetched at once"),
     Param::or("write-back-batch", count(1, 4096), "1").is("descriptors written back at once"),
     Param::or("coalescing", count(1, 65_536), "1").is("packets per interrupt"),
+    Param::or("coalescing-time", ParamKind::Time, "0 s")
+        .is("longest that an interrupt waits for them; 0: while the adapter has more in progress"),
 ];
 const TRANSFER: &[Param] = &[
     Param::required("mode", ParamKind::Choice(&["dma", "pio", "hybrid"])).is("what moves data"),
@@ -182,7 +184,22 @@ pub fn device(
     text: &[u8],
     library: &dyn Library,
 ) -> Result<Description, Vec<Problem>> {
-    let Document { root, reporter } = Document::parse(file_name, text)?;
+    changed(file_name, text, &[], library)
+}
+
+/// Reads an adapter, with overrides.
+///
+/// # Errors
+/// As [`device`], and those of the overrides.
+pub fn changed(
+    file_name: &str,
+    text: &[u8],
+    overrides: &[Override],
+    library: &dyn Library,
+) -> Result<Description, Vec<Problem>> {
+    let mut document = Document::parse(file_name, text)?;
+    overrides.iter().for_each(|change| change.apply(&mut document));
+    let Document { root, reporter } = document;
     let mut decoder = Decoder { reporter, library };
     let besides = SECTIONS.map(|(name, _)| name);
     let shape = Shape { what: "the adapter", params: HEADER, kind: None, besides: &besides };
@@ -399,6 +416,7 @@ fn host_interface(values: &Values) -> HostInterface {
             write_back: values.get("write-back-batch"),
         },
         coalescing: values.get("coalescing"),
+        coalescing_time: values.get("coalescing-time"),
     }
 }
 
