@@ -6,11 +6,29 @@
 //! [ vhost ] --> [ device: a description's stages on the wall clock ] --> [ network ]
 //! ```
 //!
-//! | module    | gives                                                                          |
-//! |-----------|--------------------------------------------------------------------------------|
-//! | [`vhost`] | the protocol by which QEMU hands a guest's rings to another process            |
-//! | [`kit`]   | a guest: kernel, initial file system, QEMU's command line, an agent inside     |
+//! | module      | gives                                                                         |
+//! |-------------|-------------------------------------------------------------------------------|
+//! | [`vhost`]   | the protocol by which QEMU hands a guest's rings to another process           |
+//! | [`memory`]  | a guest's memory, every access checked                                        |
+//! | [`ring`]    | split virtqueues                                                              |
+//! | [`device`]  | the adapter as a machine: rings, a description's stages, interrupts           |
+//! | [`driver`]  | a guest's side of a ring, for tests                                           |
+//! | [`network`] | the cable between an adapter and the other end                                |
+//! | [`end`]     | a guest behind an adapter, or an interface of this machine, as an end         |
+//! | [`hub`]     | both ends on the wall clock: the thread with the sockets                      |
+//! | [`predict`] | what the model says of the same adapter                                       |
+//! | [`ledger`]  | what passed, as a ledger                                                      |
+//! | [`kit`]     | a guest: kernel, initial file system, QEMU's command line, an agent inside    |
 
+pub mod device;
+pub mod driver;
+pub mod end;
 pub mod fuzz;
+pub mod hub;
 pub mod kit;
+pub mod ledger;
+pub mod memory;
+pub mod network;
+pub mod predict;
+pub mod ring;
 pub mod vhost;

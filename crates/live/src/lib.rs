@@ -26,6 +26,7 @@
 //! | `memory`    | the memory of this machine, and a limit on that of this process              |
 //! | `flood`     | frames at a steady rate, to find out what a run can carry                    |
 //! | `exchange`  | transactions with a device, requests of HTTP, between the two hosts          |
+//! | `shared`    | memory of another process that may change it at any time                     |
 //! | `task`      | what helper processes do for other crates                                    |
 //! | `receive`   | reception under load: sources, settings of the kernel, a second program      |
 //!
@@ -69,6 +70,7 @@ pub mod relay;
 pub mod remote;
 pub mod sample;
 pub mod session;
+pub mod shared;
 pub mod site;
 pub mod staged;
 pub mod stages;

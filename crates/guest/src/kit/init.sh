@@ -48,6 +48,6 @@ status=$?
 [ -n "$agent" ] && kill "$agent" && wait "$agent" 2> /dev/null
 sample last
 echo "exit $status" >&3
-# The ports are emptied before power goes.
-stty -F /dev/ttyS2 2> /dev/null > /dev/null
+# The ports are emptied before power goes: setting a mode waits for that.
+for port in 1 2; do stty raw -echo < /dev/ttyS$port; done
 reboot -f

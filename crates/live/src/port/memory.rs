@@ -40,6 +40,11 @@ impl Memory {
         Memory::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
 
+    /// Maps `len` bytes of a file at `offset`, which others may write, too.
+    pub(crate) fn of_file(fd: BorrowedFd<'_>, len: usize, offset: u64) -> io::Result<Memory> {
+        Memory::map(len, libc::MAP_SHARED, fd.as_raw_fd(), offset)
+    }
+
     /// `len` bytes of fresh memory.
     pub(crate) fn anonymous(len: usize) -> io::Result<Memory> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
@@ -69,6 +74,13 @@ impl Memory {
 
     fn check(&self, at: usize, len: usize) {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "beyond the mapping");
+    }
+
+    /// Where a range begins.
+    pub(crate) fn at(&self, at: usize, len: usize) -> *mut u8 {
+        self.check(at, len);
+        // SAFETY: the range lies within the mapping.
+        unsafe { self.start.add(at) }
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
