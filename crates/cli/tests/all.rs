@@ -12,6 +12,7 @@ mod forward;
 mod fuzz;
 #[path = "../../lab/tests/golden/mod.rs"]
 mod golden;
+mod guest;
 mod ns3_dumbbell;
 mod receive;
 mod rude;

@@ -13,6 +13,7 @@ mod search;
 mod twin;
 
 pub use certificate::Demand;
+pub(crate) use certificate::certificate;
 pub use search::{Search, Trial, search, trial};
 pub use twin::Twin;
 

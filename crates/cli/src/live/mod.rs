@@ -3,6 +3,7 @@
 //! Rows: A-161.
 
 mod channels;
+mod guest;
 mod programs;
 mod validate;
 pub(crate) mod vunet;
@@ -38,11 +39,19 @@ use std::sync::Arc;
 /// which exchange cells between namespaces. There, COMMAND runs at the first host that looks at a camera, and
 /// `vunet:` and a camera's name in it become an address at which its pictures come over the network; it then takes the
 /// place of what the run would measure.
+///
+/// With --guest, EXPERIMENT is an adapter: a file like those of profiles/devices, or the name of a bundled one. COMMAND
+/// runs in a Linux guest (QEMU, `make guest`) whose virtio network adapter is served here and takes the time that the
+/// description says: doorbells, descriptors, DMA, the network, interrupts. The other end is a namespace, `peer`, with
+/// the address 10.77.0.1, where `iperf3 -s` runs unless `--in peer` says otherwise.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The file, the folder, or the name of a bundled experiment
+    /// The file, the folder, or the name of a bundled experiment; with --guest, of an adapter
     experiment: String,
+    /// Run COMMAND in a Linux guest on an adapter that takes its time
+    #[arg(long, conflicts_with = "validate")]
+    guest: bool,
     /// Override one value of the file; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -96,7 +105,7 @@ pub(crate) struct Arguments {
     /// Also print the layers of each path: what a stage is for, the jitter it adds, and how many packets wait there
     #[arg(long)]
     layers: bool,
-    /// For how long to run channels [default: the experiment's duration]
+    /// For how long to run channels [default: the experiment's duration], or the guest at most [default: 60]
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
     /// Capture a link's packets in a pcapng file, for Wireshark; may be given several times
@@ -125,6 +134,8 @@ Examples:
   lastmeter live channels-three --seconds 60
   lastmeter live aurora-deployment --set duration='5 s'
   lastmeter live aurora-deployment --film board.7=a.mp4 --in host.9 -- ffplay vunet:board.7
+  lastmeter live profiles/devices/simple-nic.toml --guest -- iperf3 -c 10.77.0.1
+  lastmeter live cim --guest --set queueing.depth=4 -- ping -c 20 10.77.0.1
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 
 pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
@@ -133,6 +144,9 @@ pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Comp
     if arguments.validate {
         stop_on_signal(&control)?;
         return validate::validate(common, arguments, &control);
+    }
+    if arguments.guest {
+        return guest::live(common, arguments, &control);
     }
     let found = world::experiment(&arguments.experiment)?;
     let disk = Disk::new(found.folder);

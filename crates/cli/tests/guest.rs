@@ -1,0 +1,112 @@
+//! Stock Linux guests on adapters that do not exist. Without `make guest`, or without namespaces, they print `SKIP`.
+
+use serde_json::Value;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One guest at a time: each needs a processor.
+static ALONE: Mutex<()> = Mutex::new(());
+/// How far what a guest measures may be from the model where the certificate says that the adapter kept up.
+const TOLERANCE: f64 = 0.10;
+
+/// Runs a command in a guest on an adapter; `None` where there are no guests.
+fn live(adapter: &str, sets: &[&str], command: &str) -> Option<(Value, MutexGuard<'static, ()>)> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_lastmeter"));
+    program.current_dir(root).args(["--json", "live", adapter, "--guest", "--spin", "200 us"]);
+    sets.iter().for_each(|set| {
+        program.args(["--set", set]);
+    });
+    let ended = program.args(["--", "sh", "-c", command]).output().unwrap();
+    let text = String::from_utf8_lossy(&ended.stdout);
+    match serde_json::from_str(&text) {
+        Ok(value) => Some((value, alone)),
+        Err(_) => {
+            let why = String::from_utf8_lossy(&ended.stderr);
+            let missing = why.contains("make guest") || why.contains("namespaces");
+            assert!(missing, "{:?}: {why}{text}", ended.status);
+            println!("SKIP: {}", why.trim());
+            None
+        }
+    }
+}
+
+/// Milliseconds of the pings, in order of length.
+fn pings(output: &str) -> Vec<f64> {
+    let times =
+        output.split("time=").skip(1).filter_map(|rest| rest.split(' ').next()?.parse().ok());
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// Megabits a second that the receiver of iperf3 counted.
+fn received(output: &str) -> Option<f64> {
+    let line = output.lines().find(|line| line.ends_with("receiver"))?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let unit = words.iter().position(|word| *word == "Mbits/sec")?;
+    words[unit - 1].parse().ok()
+}
+
+fn kept_up(value: &Value) -> bool {
+    value["certificate"]["kept_up"] == true
+}
+
+#[test]
+fn e_44_a_slow_dma_and_late_interrupts_are_what_a_stock_guest_sees() {
+    let sets = [
+        "transfer.per-byte=1 us/B",
+        "host-interface.coalescing=64",
+        "host-interface.coalescing-time=2 ms",
+    ];
+    let script = "ping -c 10 -i 0.1 10.77.0.1; iperf3 -c 10.77.0.1 -t 3 -f m";
+    let Some((value, _alone)) = live("profiles/devices/simple-nic.toml", &sets, script) else {
+        return;
+    };
+    let output = value["guest"]["output"].as_str().unwrap();
+    assert_eq!(value["guest"]["status"], 0, "{output}");
+    let model = |of: &str, what: &str| value["guest"]["model"][of][what].as_f64().unwrap();
+    let adapter = (model("ping", "out") + model("ping", "in")) * 1e3;
+    // 98 us of DMA each way, and 2 ms until the interrupt.
+    assert!((adapter - 2.196).abs() < 0.001, "{adapter}");
+    let pings = pings(output);
+    assert_eq!(pings.len(), 10, "{output}");
+    assert!(pings[0] >= adapter, "never early: {} ms of {adapter}", pings[0]);
+    // Of a frame of 1514 bytes, 1448 are a TCP segment's with its time stamps.
+    let most = model("longest", "frames") * 1448.0 * 8e-6;
+    let rate = received(output).unwrap();
+    println!("ping {} ms, adapter {adapter:.3}; TCP {rate} Mbit/s of {most:.2}", pings[5]);
+    assert!(rate <= most * 1.02, "never faster: {rate} of {most}");
+    let stage = |path: usize, stage: usize| value["paths"][path]["stages"][stage].clone();
+    assert_eq!((&stage(0, 2)["name"], &stage(1, 1)["name"]), (&"bus".into(), &"bus".into()));
+    if kept_up(&value) {
+        // One limits TCP: the bus.
+        assert!(rate >= most * (1.0 - TOLERANCE), "{rate} of {most}");
+        assert_eq!(value["verdict"]["resource"], "adapter.bus");
+    } else {
+        println!("undecided: {}", value["certificate"]["words"]);
+    }
+}
+
+#[test]
+fn e_60_a_stock_guest_receives_by_the_commands_of_fig_5_2() {
+    let Some((value, _alone)) = live("cim", &[], "ping -c 3 -i 0.1 10.77.0.1") else { return };
+    let output = value["guest"]["output"].as_str().unwrap();
+    assert_eq!(value["guest"]["status"], 0, "{output}");
+    let commands = value["guest"]["reception"].as_array().unwrap();
+    let first: Vec<_> = commands.iter().filter(|command| command["frame"] == 0).collect();
+    let said: Vec<&str> = first.iter().map(|said| said["command"].as_str().unwrap()).collect();
+    assert_eq!(said, ["read", "read ack", "address", "address ack", "read end"]);
+    let sides: Vec<&str> = first.iter().map(|said| said["side"].as_str().unwrap()).collect();
+    assert_eq!(sides, ["adapter", "host", "host", "adapter", "adapter"]);
+    let at = |of: usize| first[of]["at"].as_f64().unwrap() - first[0]["at"].as_f64().unwrap();
+    assert!((at(1) - 1280e-6).abs() < 1e-9 && at(4) > at(1), "M_overhead of Table 5.1: {}", at(1));
+    let adapter = ["out", "in"].map(|way| value["guest"]["model"]["ping"][way].as_f64().unwrap());
+    let adapter = adapter.iter().sum::<f64>() * 1e3;
+    // 1280 + 0.42 x 98 + 1.76 + 1350 + 79.75 us out, 79.75 + 1280 + 0.42 x 98 + 1.76 us in.
+    assert!((adapter - 4.155).abs() < 0.001, "{adapter}");
+    let pings = pings(output);
+    println!("ping {pings:?} ms, adapter {adapter:.3}");
+    assert!(pings.len() == 3 && pings[0] >= adapter, "never early: {pings:?}");
+}
