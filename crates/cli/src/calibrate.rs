@@ -28,13 +28,13 @@ Examples:
   lastmeter calibrate --json | jq '.constants.\"context.switch\".value'";
 
 pub(crate) fn calibrate(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
-    arguments.out.as_deref().map_or(Ok(()), cache::make_folder)?;
+    arguments.out.as_deref().map_or(Ok(()), crate::cached::make_folder)?;
     results::prepare_file(arguments.out.as_deref())?;
     let calibration = calibrate::run()?;
     let places = cache::path().into_iter().chain(arguments.out.clone());
     let mut kept = Vec::new();
     for path in places {
-        cache::keep(&path, &calibration)?;
+        crate::cached::keep(&path, &calibration)?;
         kept.push(path.display().to_string());
     }
     if common.json {

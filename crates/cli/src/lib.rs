@@ -6,6 +6,7 @@
 
 mod bench;
 pub mod blast;
+pub mod cached;
 mod calibrate;
 mod capture;
 mod compare;

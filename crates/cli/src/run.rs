@@ -3,7 +3,7 @@
 use crate::threads::Threads;
 use crate::world::Disk;
 use crate::{Common, Complaint, Ended, capture, daemon, output, progress, results};
-use lastmeter_lab::document::{Override, Problem};
+use lastmeter_lab::document::{Document, Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::Shuffle;
 use lastmeter_lab::replicate::{RUNS, Replicates, replicate};
@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Run an experiment and print its ledger.
 ///
 /// EXPERIMENT is a TOML file, a folder with an experiment.toml, the name of a bundled one, or a capture (.pcap,
-/// .pcapng), which is replayed from one host to another over one link.
+/// .pcapng), which is replayed from one host to another over one link. A router's file (router.toml) is predicted: what
+/// it would forward on this machine, how long packets would wait, and what would limit it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -48,6 +49,9 @@ pub(crate) struct Arguments {
     /// Also print the layers of each path: what a stage is for, the jitter it adds, and how many packets wait there
     #[arg(long)]
     layers: bool,
+    /// Of a router's file: measure it as well, in network namespaces of its own, and print both (needs root)
+    #[arg(long)]
+    beside: bool,
 }
 
 /// More runs than this are a sweep's.
@@ -61,10 +65,19 @@ Examples:
   lastmeter run first-path --layers
   lastmeter run mm1 --seeds 10 --set warm-up='1 ms'
   lastmeter run transfer.pcapng --rate '100 Mbit/s' --delay '5 ms'
-  lastmeter run my.toml --json | jq .verdict.words";
+  lastmeter run my.toml --json | jq .verdict.words
+  lastmeter run router.toml --beside";
 
 pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let found = capture::experiment(&arguments.experiment, &arguments.path)?;
+    if is_router(&found.name, &found.text) {
+        let mut words = vec!["twin".to_owned(), arguments.experiment.clone()];
+        words.extend(arguments.beside.then(|| "--beside".to_owned()));
+        return daemon::run(common, "router", &daemon::Arguments::of(words));
+    }
+    if arguments.beside {
+        return Err(Complaint("--beside is for a router's file (router.toml)".to_owned()));
+    }
     let disk = Disk::new(found.folder).with(common.programs.clone());
     arguments.pcaps.iter().try_for_each(|text| disk.add_tap(text))?;
     results::prepare(arguments.out.as_deref())?;
@@ -108,6 +121,13 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
         true => Ended::Short,
         false => Ended::Done,
     })
+}
+
+/// Whether a file is a router's: it has ports, which experiments do not have, and none of their lists.
+fn is_router(name: &str, text: &[u8]) -> bool {
+    let Ok(Document { root, .. }) = Document::parse(name, text) else { return false };
+    let has = |key: &str| root.get(key).is_some();
+    has("ports") && !["nodes", "links", "traffic"].into_iter().any(has)
 }
 
 /// The values that `--set` and `--seed` override.

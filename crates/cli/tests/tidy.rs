@@ -51,7 +51,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("device", &["base", "wire", "live", "plugin", "ledger"]),
-    ("router", &["base", "wire", "net", "lan", "host", "live", "plugin", "ledger", "lab"]),
+    (
+        "router",
+        &["base", "wire", "engine", "net", "lan", "host", "live", "plugin", "ledger", "lab"],
+    ),
     (
         "daemon",
         &[

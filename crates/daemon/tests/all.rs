@@ -26,6 +26,7 @@ mod router;
 mod rude;
 mod soak;
 mod transfer;
+mod twin;
 mod useful;
 mod wave;
 

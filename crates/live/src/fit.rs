@@ -5,11 +5,11 @@
 
 /// The result of a fit.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fit {
+pub struct Fit {
     /// One per column, none negative.
-    pub(crate) factors: Vec<f64>,
+    pub factors: Vec<f64>,
     /// Mean over the rows of |predicted - given| / given.
-    pub(crate) error: f64,
+    pub error: f64,
 }
 
 /// The most columns: 2^8 subsets are tried.
@@ -17,7 +17,9 @@ const COLUMNS_MAX: usize = 8;
 
 /// Fits factors so that `rows` x factors approximates `values`, with errors relative to the values: a
 /// short time counts as much as a long one.
-pub(crate) fn relative(rows: &[Vec<f64>], values: &[f64]) -> Fit {
+///
+/// Panics with more than eight columns, or another number of values than rows.
+pub fn relative(rows: &[Vec<f64>], values: &[f64]) -> Fit {
     let columns = rows.first().map_or(0, Vec::len);
     assert!(columns <= COLUMNS_MAX, "{columns} columns");
     assert_eq!(rows.len(), values.len(), "a value for each row");

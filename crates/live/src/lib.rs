@@ -28,6 +28,7 @@
 //! | `exchange`  | transactions with a device, requests of HTTP, between the two hosts          |
 //! | `shared`    | memory of another process that may change it at any time                     |
 //! | `task`      | what helper processes do for other crates                                    |
+//! | `fit`       | least squares with non-negative factors                                      |
 //! | `receive`   | reception under load: sources, settings of the kernel, a second program      |
 //!
 //! Everything is measured at privilege level L0 (own timestamps, `TCP_INFO`, procfs, resource usage), and
@@ -49,7 +50,7 @@ pub mod dataplane;
 mod error;
 pub mod exchange;
 pub mod files;
-mod fit;
+pub mod fit;
 pub mod flood;
 pub mod fuzz;
 pub mod heap;

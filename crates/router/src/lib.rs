@@ -14,6 +14,7 @@
 //! | [`control`]        | boots, follows FRR and the kernel, does what people ask                 |
 //! | [`rib`]            | routes of all sources, and the smallest set of changes                  |
 //! | [`lldp`]           | how routers on a line identify themselves                               |
+//! | [`twin`]           | what a router would do, predicted from its file and this machine        |
 //! | [`message`]        | what the control processor tells the port processor                     |
 
 pub mod admission;
@@ -25,5 +26,6 @@ pub mod lldp;
 pub mod message;
 pub mod port_processor;
 pub mod rib;
+pub mod twin;
 
 pub use link::Start;

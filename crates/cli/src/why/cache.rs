@@ -1,5 +1,6 @@
 //! The calibration of this host: from the cache while it is valid, else measured again, and why.
 
+use crate::cached::keep;
 use crate::{Complaint, output};
 use lastmeter_live::calibrate::{self, Calibration};
 use lastmeter_live::namespace::Hosts;
@@ -12,14 +13,9 @@ const AGE_MAX: u64 = 30 * 24 * 3600;
 /// Load of other programs, in CPUs, beyond which constants are not the host's own; as for predictions.
 const BUSY: f64 = 0.5;
 
-/// Where the calibration is cached: `$XDG_CACHE_HOME` or `~/.cache`.
+/// Where the calibration is cached.
 pub(crate) fn path() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let folder = match set("XDG_CACHE_HOME") {
-        Some(folder) => PathBuf::from(folder),
-        None => PathBuf::from(set("HOME")?).join(".cache"),
-    };
-    Some(folder.join("lastmeter").join("calibration.toml"))
+    crate::cached::path("calibration.toml")
 }
 
 /// A calibration, and how it came about.
@@ -79,27 +75,6 @@ pub(crate) fn calibration() -> Result<HostCalibration, Complaint> {
     };
     let words = format!("Calibrated this host, because {why}; {kept}.");
     Ok(HostCalibration { calibration, words, new: true })
-}
-
-/// Creates the folder of a file.
-pub(crate) fn make_folder(path: &Path) -> Result<(), Complaint> {
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
-        return Ok(());
-    };
-    fs::create_dir_all(folder)
-        .map_err(|error| Complaint(format!("cannot write `{}`: {error}", path.display())))
-}
-
-/// Writes a calibration atomically.
-pub(crate) fn keep(path: &Path, calibration: &Calibration) -> Result<(), Complaint> {
-    let complain =
-        |error: std::io::Error| Complaint(format!("cannot write `{}`: {error}", path.display()));
-    make_folder(path)?;
-    let text = calibration.to_toml()?;
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}", std::process::id()));
-    fs::write(&part, text).map_err(complain)?;
-    fs::rename(&part, path).map_err(complain)
 }
 
 /// Seconds since 1970.

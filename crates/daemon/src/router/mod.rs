@@ -6,6 +6,7 @@ mod drawing;
 mod flows;
 mod ledger;
 mod show;
+mod twin;
 
 use crate::sandbox::Ticking;
 use crate::{Complaint, Report};
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     End(File),
     /// Measure it beside the kernel, in network namespaces of its own
     Bench(bench::Bench),
+    /// Predict what it would forward on this machine, how long packets would wait, and what would limit it
+    Twin(twin::Twin),
     /// Frames for a benchmark, as `bench` makes them
     #[command(hide = true)]
     Generate(bench::Generate),
@@ -178,6 +181,7 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
         }
         Command::Copies(arguments) => copies::copies(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments, quick),
+        Command::Twin(arguments) => twin::twin(&arguments, quick),
         Command::Generate(arguments) => bench::generate(&arguments),
         Command::PortProcessor(file) => port_processor(&file),
     }

@@ -140,6 +140,21 @@ pub struct Host {
 }
 
 impl Host {
+    /// This machine, now: what it is, not how it was measured.
+    ///
+    /// # Errors
+    /// When the machine does not identify itself.
+    pub fn here(others: f64, isolation: crate::namespace::Isolation) -> Result<Host> {
+        Ok(Host {
+            model: super::cpu_model()?,
+            cores: crate::cores::allowed()?.len() as u32,
+            kernel: crate::transfer::kernel()?,
+            date: crate::transfer::date(),
+            others: (others * 100.0).round() / 100.0,
+            isolation,
+            caches: super::caches(),
+        })
+    }
     /// Whether this is the machine and the kernel on which the program runs.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ pub use constant::{Calibration, Constant, Host, Value};
 use crate::cores;
 use crate::error::{Doing, Result};
 use crate::namespace::Hosts;
-use crate::transfer::{Placement, date, kernel};
+use crate::transfer::Placement;
 use crate::worker::{Reply, Request, Worker, reply};
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,15 +46,7 @@ pub fn run() -> Result<Calibration> {
     }
     found.push(path::measure(&mut hosts, Placement::SameCore, from + PATIENCE[1])?);
     let others = found.iter().map(|one| one.others).fold(0.0, f64::max);
-    let host = Host {
-        model: cpu_model()?,
-        cores: cores as u32,
-        kernel: kernel()?,
-        date: date(),
-        others: (others * 100.0).round() / 100.0,
-        isolation: hosts.isolation(),
-        caches: caches(),
-    };
+    let host = Host::here(others, hosts.isolation())?;
     let mut references = BTreeMap::new();
     for one in found {
         constants.extend(one.constants);

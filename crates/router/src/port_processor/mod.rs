@@ -36,6 +36,7 @@ pub mod structure;
 pub mod tables;
 
 pub use forward::BATCH;
+pub use start::RECEIVING;
 
 use copies::Copies;
 use count::{Counters, Stages};
@@ -79,9 +80,9 @@ const IDLE: std::time::Duration = std::time::Duration::from_millis(100);
 const SOON: Duration = Duration::from_ms(1);
 /// A pass over the ports that found so many packets is followed by a pause instead of waiting for the next packet:
 /// the kernel then receives many at once, and neither side works for single packets.
-const MANY: usize = 32;
+pub const MANY: usize = 32;
 /// The pause: our choice, about what 32 packets take.
-const PAUSE: std::time::Duration = std::time::Duration::from_micros(40);
+pub const PAUSE: Duration = Duration::from_us(40);
 /// Flows that the fast path may take over, while they are counted.
 const CANDIDATES: usize = 1 << 15;
 
@@ -408,7 +409,7 @@ impl PortProcessor {
                 many = taken >= MANY && self.reception.receive == Receive::Mixed;
             } else if many {
                 many = false;
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(std::time::Duration::from_nanos(PAUSE.as_ps() / 1000));
             } else if sent == 0 && !self.idles(now) {
                 self.wait();
             }

@@ -30,7 +30,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Frames that each port has to receive into.
-pub(super) const RECEIVING: usize = 1024;
+pub const RECEIVING: usize = 1024;
 /// How long to retry ports that are in use.
 const HELD_BY_OTHERS: Duration = Duration::from_secs(2);
 

@@ -9,6 +9,7 @@
 
 mod overload;
 mod place;
+pub(super) mod twin;
 
 use super::{Complaint, Report};
 use crate::measured::{Folder, line};
@@ -267,8 +268,12 @@ fn best(all: Vec<Between>) -> Between {
 
 /// Starts our router, and waits until it forwards.
 fn started(files: &Files, case: Case) -> Result<Place, Complaint> {
+    begun(&files.router(case)?)
+}
+
+/// The same with this file.
+fn begun(file: &Path) -> Result<Place, Complaint> {
     let mut place = Place::new(false)?;
-    let file = files.router(case)?;
     let run = place.folder.join("run");
     let (file, run) = (file.to_string_lossy().into_owned(), run.to_string_lossy().into_owned());
     place.router(&["router", "run", &file, "--run", &run])?;
@@ -472,9 +477,12 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
             lines.extend(overload::curve(&bench, &files, receive, quick)?);
         }
     }
+    if bench.name.as_ref().is_none_or(|name| name.starts_with("router/twin")) {
+        lines.extend(twin::lines(&bench, &files, quick)?);
+    }
     if lines.is_empty() {
         return Err(Complaint(
-            "no benchmark of this name: full-table@60, plugin@60, fast@60, \
+            "no benchmark of this name: twin, full-table@60, plugin@60, fast@60, \
              full-table@1514, overload, overload/polling and so on, without-lookup@60, \
              without-classifier@60, without-queues@60, bare@60, workers-1@60, workers-2@60, null@60"
                 .to_owned(),

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// The next router, which nobody is.
 pub(super) const NEXT: &str = "10.2.0.9";
+/// How many probes.
+const PROBES: &str = "150";
 /// Core of the source; core of the router.
 const SOURCE: &str = "0";
 const ROUTER: &str = "1";
@@ -35,8 +37,9 @@ pub(super) struct Moment {
     /// Packets and bytes that the sink received.
     packets: u64,
     bytes: u64,
-    /// CPU nanoseconds of the router and of the kernel's thread that receives for it.
+    /// CPU nanoseconds of the router and of the kernel's thread that receives for it, and of the latter alone.
     cpu: u64,
+    kernel: u64,
 }
 
 /// What happened between two moments.
@@ -52,6 +55,8 @@ pub(super) struct Between {
     pub(super) bits_per_cpu: f64,
     /// Cores used.
     pub(super) cores: f64,
+    /// The share of their time that the kernel took to receive.
+    pub(super) kernel: f64,
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<(), Complaint> {
@@ -103,6 +108,10 @@ impl Place {
         run("ip", &add)?;
         let add = ["-n", r, "neigh", "add", "10.1.0.1", "lladdr", "02:00:00:00:00:01", "dev", "r0"];
         run("ip", &[&add[..], &["nud", "permanent"]].concat())?;
+        // For probes to and fro.
+        for (name, via) in [(s, "10.1.0.2"), (d, "10.2.0.1")] {
+            run("ip", &["-n", name, "route", "add", "default", "via", via])?;
+        }
         // A veth pair only has a thread of the kernel for what arrives if its peer does not merge packets.
         run("ip", &["netns", "exec", s, "ethtool", "-K", "s0", "tso", "off"])?;
         // What is redirected to an end of a veth pair arrives only if the other end has such a thread, too.
@@ -180,6 +189,19 @@ impl Place {
         }
         Ok(child)
     }
+    /// The median round trip of some probes from the source's host, in seconds; `None` if none came back.
+    pub(super) fn trip(&self, to: &str) -> Result<Option<f64>, Complaint> {
+        let output = Command::new("ip")
+            .args(["netns", "exec", &self.names[0], "chrt", "-f", "50", "ping", "-n"])
+            .args(["-i", "0.002", "-c", PROBES, "-W", "1", to])
+            .stdin(Stdio::null())
+            .output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let times = text.lines().filter_map(|line| line.split_once("time=")?.1.split_once(' '));
+        let mut times: Vec<f64> = times.filter_map(|(ms, _)| ms.parse().ok()).collect();
+        times.sort_by(f64::total_cmp);
+        Ok(times.get(times.len() / 2).map(|ms| ms / 1e3))
+    }
     /// Threads of the kernel that receive for the router.
     fn receivers(&self) -> Vec<u32> {
         processes(|comm, _| comm.starts_with("napi/r0"))
@@ -196,8 +218,9 @@ impl Place {
         let (packets, bytes) = (read("rx_packets")?, read("rx_bytes")?);
         let folder = self.folder.to_string_lossy().into_owned();
         let own = processes(|comm, line| comm == "lastmeterd" && line.contains(&folder));
-        let cpu = own.into_iter().chain(self.receivers()).map(cpu_of).sum();
-        Ok(Moment { at: Instant::now(), packets, bytes, cpu })
+        let kernel: u64 = self.receivers().into_iter().map(cpu_of).sum();
+        let cpu = kernel + own.into_iter().map(cpu_of).sum::<u64>();
+        Ok(Moment { at: Instant::now(), packets, bytes, cpu, kernel })
     }
 }
 
@@ -212,6 +235,7 @@ impl Moment {
             per_cpu: packets as f64 / cpu.max(1e-9),
             bits_per_cpu: bytes as f64 * 8.0 / cpu.max(1e-9),
             cores: cpu / seconds,
+            kernel: later.kernel.saturating_sub(self.kernel) as f64 / 1e9 / cpu.max(1e-9),
         }
     }
 }
