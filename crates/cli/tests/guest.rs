@@ -72,7 +72,9 @@ fn e_44_a_slow_dma_and_late_interrupts_are_what_a_stock_guest_sees() {
     assert!((adapter - 2.196).abs() < 0.001, "{adapter}");
     let pings = pings(output);
     assert_eq!(pings.len(), 10, "{output}");
-    assert!(pings[0] >= adapter, "never early: {} ms of {adapter}", pings[0]);
+    // A stock guest has one interrupt for both rings: that of the request reports an answer that has come meanwhile.
+    let least = model("ping", "out") * 1e3 + 2.0;
+    assert!(pings[0] >= least, "never early: {} ms of {least}", pings[0]);
     // Of a frame of 1514 bytes, 1448 are a TCP segment's with its time stamps.
     let most = model("longest", "frames") * 1448.0 * 8e-6;
     let rate = received(output).unwrap();

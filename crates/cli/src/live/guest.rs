@@ -23,6 +23,7 @@ use lastmeter_lab::document::Override;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::device;
 use lastmeter_ledger::{self as report, Ledger, Provenance, Source};
+use lastmeter_live::clock::Precedence;
 use lastmeter_live::port::Offload;
 use lastmeter_live::session::{LineReport, Measured};
 use lastmeter_live::site::{HostOptions, Kind, Site};
@@ -71,6 +72,7 @@ pub(super) fn live(
     }
     let kit = Kit::find().map_err(|why| Complaint(why.to_string()))?;
     stop_on_signal(control)?;
+    let _precedence = Precedence::take();
     let folder = Folder::new()?;
     let socket = folder.0.join("device");
     let listener = UnixListener::bind(&socket).map_err(|error| fault("opening a socket", error))?;

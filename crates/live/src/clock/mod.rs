@@ -81,14 +81,15 @@ const SESSION: &str = "/proc/self/autogroup";
 /// A real-time policy would be worse: if anything else waits for the core, the kernel takes it away for
 /// 50 ms of each second, in one piece (`fair_server`, since Linux 6.12).
 #[derive(Debug)]
-pub(crate) struct Precedence {
+pub struct Precedence {
     /// The previous niceness of the session, to which a shell and all that it starts belong.
     session: Option<String>,
     process: bool,
 }
 
 impl Precedence {
-    pub(crate) fn take() -> Precedence {
+    /// Takes it for this session, as far as permitted.
+    pub fn take() -> Precedence {
         // "/autogroup-12 nice 0"
         let told = std::fs::read_to_string(SESSION).ok();
         let before = told.and_then(|line| line.split_whitespace().last().map(str::to_owned));
