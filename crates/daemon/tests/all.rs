@@ -17,6 +17,7 @@ mod flows;
 #[path = "../../cli/tests/follow.rs"]
 mod follow;
 mod frr;
+mod in_band;
 mod initiator;
 mod model;
 mod overload;

@@ -29,12 +29,12 @@ impl Net {
         said(&self.router("reserve", &[&[name, "--match", packets], more].concat()), status)
     }
     /// What the router says of a flow.
-    fn flow(&self, name: &str) -> Value {
+    pub(crate) fn flow(&self, name: &str) -> Value {
         let flows = self.json("flows");
         let all = flows["flows"].as_array().unwrap();
         all.iter().find(|flow| flow["name"] == name).cloned().unwrap_or(Value::Null)
     }
-    fn inside(&self, which: usize, command: &[&str]) -> Command {
+    pub(crate) fn inside(&self, which: usize, command: &[&str]) -> Command {
         let mut program = Command::new("ip");
         program.args(["netns", "exec", &self.names[which]]).args(command);
         program
@@ -380,14 +380,14 @@ impl Drop for Near {
 }
 
 /// A second router, whose port processor ends and whose network goes with the test.
-struct Far {
-    namespace: String,
-    folder: PathBuf,
+pub(crate) struct Far {
+    pub(crate) namespace: String,
+    pub(crate) folder: PathBuf,
 }
 
 impl Far {
     /// `lastmeterd router COMMAND FILE ...` of this router.
-    fn router(&self, command: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn router(&self, command: &str, arguments: &[&str]) -> Output {
         let mut program = Command::new(PROGRAM);
         program.args(["router", command]).arg(self.folder.join("router.toml"));
         program.arg("--run").arg(&self.folder).args(arguments).output().unwrap()
@@ -401,8 +401,8 @@ impl Drop for Far {
     }
 }
 
-/// A second router in b's namespace, with a third network behind it: 10.3.0.1 - 10.3.0.2.
-fn second(net: &mut Net) -> Far {
+/// A second router in b's namespace, with a third network behind it: 10.3.0.1 - 10.3.0.2. `port` is added to each port.
+pub(crate) fn second(net: &mut Net, port: &str) -> Far {
     let (b, far) = (net.names[2].clone(), format!("{}f", net.names[2]));
     ip(&format!("netns add {far}"));
     ip(&format!("link add south netns {b} type veth peer name e0 netns {far}"));
@@ -413,9 +413,11 @@ fn second(net: &mut Net) -> Far {
     ip(&format!("-n {far} route add default via 10.3.0.1"));
     let folder = net.folder.path().join("second");
     std::fs::create_dir(&folder).unwrap();
-    let text = "lldp = true\n[ports.north]\ninterface = 'e0'\nrate = '10 Mbit/s'\n\
-         [ports.south]\ninterface = 'south'\nrate = '5 Mbit/s'\n\
-         [[routes]]\nprefix = '10.1.0.0/16'\nvia = '10.2.0.1'\n";
+    let text = format!(
+        "lldp = true\n[ports.north]\ninterface = 'e0'\nrate = '10 Mbit/s'\n{port}\n\
+         [ports.south]\ninterface = 'south'\nrate = '5 Mbit/s'\n{port}\n\
+         [[routes]]\nprefix = '10.1.0.0/16'\nvia = '10.2.0.1'\n"
+    );
     std::fs::write(folder.join("router.toml"), text).unwrap();
     let child = Command::new("ip")
         .args(["netns", "exec", &b, PROGRAM, "router", "run"])
@@ -431,7 +433,7 @@ fn second(net: &mut Net) -> Far {
 #[test]
 fn a_route_s_nodes_are_asked_in_turn_and_one_refusal_undoes_all_d_46() {
     let Some(mut net) = Net::new("nodes") else { return };
-    let far = second(&mut net);
+    let far = second(&mut net, "");
     net.write_lines(
         "20 Mbit/s",
         "lldp = true\n[nodes.b]\naddress = '10.2.0.2'\ncontrol = 'second/control.sock'\n",

@@ -1,7 +1,9 @@
 //! Entry points for fuzzing: what people write in `router.toml`, and what neighbours send.
 
 use crate::config::{Config, FLOWS_MAX, POLICIES_MAX, ROUTE_MAX, TABLES_MAX, first_bits};
+use crate::in_band;
 use crate::lldp;
+use crate::port_processor::parse::{ETHERNET, parse};
 use lastmeter_lab::fuzz::refused;
 use lastmeter_lab::library::Builtin;
 use lastmeter_wire::fuzz::Target;
@@ -10,6 +12,7 @@ use lastmeter_wire::fuzz::Target;
 pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_router_file", run: file },
     Target { name: "fuzz_router_lldp", run: neighbour },
+    Target { name: "fuzz_router_in_band", run: asks },
 ];
 
 /// A router's file: rejected at a place, or within every limit.
@@ -40,6 +43,16 @@ fn neighbour(bytes: &[u8]) {
             assert!(text.len() <= 2 * 511 && !text.contains(char::is_control), "{text:?}");
         }
     }
+}
+
+/// A frame that may ask for a reservation: what it asks can be written again, and its name is a key of `router.toml`.
+fn asks(bytes: &[u8]) {
+    let Ok(seen) = parse(bytes) else { return };
+    let Some(asked) = in_band::parse(&bytes[ETHERNET..], &seen) else { return };
+    let name = asked.flow.name();
+    assert!(name.len() < 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'));
+    let refusal = asked.refusal(asked.flow.src, asked.flow.dst);
+    assert!(refusal.len() < 64 && asked.option().len() == in_band::OPTION_LEN);
 }
 
 #[cfg(test)]

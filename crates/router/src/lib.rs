@@ -13,6 +13,7 @@
 //! | [`port_processor`] | the thread that packets pass, and its housekeeper; a process of its own |
 //! | [`control`]        | boots, follows FRR and the kernel, does what people ask                 |
 //! | [`rib`]            | routes of all sources, and the smallest set of changes                  |
+//! | [`in_band`]        | reservations that packets carry                                         |
 //! | [`lldp`]           | how routers on a line identify themselves                               |
 //! | [`twin`]           | what a router would do, predicted from its file and this machine        |
 //! | [`message`]        | what the control processor tells the port processor                     |
@@ -21,6 +22,7 @@ pub mod admission;
 pub mod config;
 pub mod control;
 pub mod fuzz;
+pub mod in_band;
 mod link;
 pub mod lldp;
 pub mod message;

@@ -1,5 +1,6 @@
 //! The control processor's way to the port processor: a Unix socket, and how that process is found or started.
 
+use crate::in_band::Asked;
 use crate::message::{self, Command, Report};
 use std::io::{BufReader, BufWriter, Write};
 use std::net::IpAddr;
@@ -50,7 +51,7 @@ impl Link {
                 Some(Report::Wrong(why)) => wrong.push(why),
                 Some(Report::Took(stages)) => self.took = stages,
                 Some(Report::Ended(which)) => self.ended.push(which),
-                Some(Report::Shown(_) | Report::Found(_)) => {}
+                Some(Report::Shown(_) | Report::Found(_) | Report::Asked(_)) => {}
                 None => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             }
         }
@@ -73,6 +74,18 @@ impl Link {
                 Some(Report::Found(hops)) => return Ok(hops),
                 Some(_) => {}
                 None => return Err("the port processor has ended".to_owned()),
+            }
+        }
+    }
+    /// What packets have asked since the last time.
+    pub(crate) fn asked(&mut self) -> Result<Vec<(u16, Asked)>, String> {
+        self.send(&[Command::Asked]).map_err(|error| error.to_string())?;
+        loop {
+            match message::read::<Report>(&mut self.reader) {
+                Ok(Some(Report::Asked(asked))) => return Ok(asked),
+                Ok(Some(_)) => {}
+                Ok(None) => return Err("the port processor has ended".to_owned()),
+                Err(error) => return Err(error.to_string()),
             }
         }
     }

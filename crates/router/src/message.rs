@@ -5,6 +5,7 @@
 //!
 //! Rows: D-06.
 
+use crate::in_band::Asked;
 use crate::port_processor::hop::Next;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -47,6 +48,15 @@ pub enum Command {
     Lookup(Vec<IpAddr>),
     /// Answered with [`Report::Done`] once all earlier commands are in effect.
     Sync,
+    /// Answered with what packets have asked since the last time.
+    Asked,
+    /// What a packet asked that arrived at this port is refused: both ends of its flow are told.
+    Refuse {
+        /// The port.
+        port: u16,
+        /// What it asked.
+        asked: Asked,
+    },
     /// Asks for the state.
     Show(String),
     /// A port processor stops, or fails as a mistake in the program would make it.
@@ -106,6 +116,8 @@ pub enum Report {
     Shown(String),
     /// The hops of addresses.
     Found(Vec<u32>),
+    /// What packets asked, and at which ports they arrived.
+    Asked(Vec<(u16, Asked)>),
     /// How long the stages of a command took, in seconds.
     Took(Vec<(String, f64)>),
     /// A command could not be done.

@@ -237,6 +237,7 @@ fn start(arguments: &Run) -> Result<Report, Complaint> {
     let control = Control::boot(&path, &run, Arc::new(Builtin), functions, &begin)?;
     control.serve_fpm()?;
     control.follow_kernel();
+    control.serve_in_band();
     let socket = {
         let control = control.clone();
         Socket::serve(&run.join("control.sock"), move |question| control.answer(question))?

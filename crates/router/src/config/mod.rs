@@ -125,6 +125,8 @@ pub struct Port {
     pub departing: Vec<String>,
     /// The share of its line that flows may reserve, in each direction.
     pub reservable: f64,
+    /// Whether packets that arrive here may set up their flows.
+    pub in_band: bool,
 }
 
 /// A route.
@@ -177,6 +179,9 @@ const PORT: &[Param] = &[
         .is("flows that the queue tells apart, by a hash of addresses, ports and protocol"),
     Param::or("reservable", ParamKind::Number { min: 0.0, max: 1.0 }, "0.8")
         .is("the share of its line that flows may reserve, in each direction"),
+    Param::or("in-band", ParamKind::Flag, "false").is(
+        "whether packets that arrive here may set up their flows, and routers here refuse them",
+    ),
 ];
 
 const ROUTE: &[Param] = &[
@@ -404,6 +409,7 @@ fn port(decoder: &mut Decoder<'_>, entry: &Entry, plugins: &BTreeSet<String>) ->
         plugins,
         departing,
         reservable: values.get("reservable"),
+        in_band: values.get("in-band"),
     })
 }
 

@@ -350,7 +350,7 @@ impl Control {
     /// Commands about flows; `None` if it is another.
     pub(super) fn answer_flows(&self, question: &Value) -> Option<Result<Value, String>> {
         if let Some(name) = question["reserve"].as_str() {
-            return Some(self.reserve(name, question));
+            return Some(self.reserve(name, question, true));
         }
         if let Some(name) = question["refresh"].as_str() {
             return Some(self.refresh(name));
@@ -360,8 +360,13 @@ impl Control {
     }
 
     /// Adds a flow, or refreshes one that is the same; and where its route names further nodes that take reservations,
-    /// there, too.
-    fn reserve(&self, name: &str, question: &Value) -> Result<Value, String> {
+    /// there, too. What a packet asked for (not `by_hand`) is no change that `rollback` takes back.
+    pub(super) fn reserve(
+        &self,
+        name: &str,
+        question: &Value,
+        by_hand: bool,
+    ) -> Result<Value, String> {
         let given = |key: &str| {
             let value = toml::Value::try_from(&question[key]);
             value.map_err(|error| format!("`{key}`: {error}"))
@@ -388,7 +393,13 @@ impl Control {
         let text = toml::to_string(&table).map_err(|error| error.to_string())?;
         let began = Instant::now();
         let took = self.configure(text, Strict::This(name))?;
-        let mut told = self.lock().granted(name);
+        let mut told = {
+            let mut state = self.lock();
+            if !by_hand {
+                state.history.pop();
+            }
+            state.granted(name)
+        };
         let mut stages: Vec<Value> = took
             .into_iter()
             .map(|(stage, seconds)| json!({ "stage": stage, "seconds": seconds }))
@@ -472,7 +483,7 @@ impl Control {
     }
 
     /// The running configuration without these flows, and without plugins that were added for them alone.
-    fn without(&self, names: &[&str]) -> Result<String, String> {
+    pub(super) fn without(&self, names: &[&str]) -> Result<String, String> {
         let mut table: toml::Table =
             self.lock().text.parse().map_err(|error| format!("{error}"))?;
         let flows = table.get_mut("flows").and_then(toml::Value::as_table_mut);

@@ -14,6 +14,7 @@ mod drawing;
 mod flows;
 mod follow;
 pub mod functions;
+mod in_band;
 mod in_step;
 mod routes;
 

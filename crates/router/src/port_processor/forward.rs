@@ -15,6 +15,7 @@ use super::output::Leaving;
 use super::parse::{Addresses, ETHERNET, Seen, deserves_an_answer, parse, v4, v6};
 use super::plugin::Passing;
 use super::{Event, Going, HELD_MAX, Held, PATIENCE, PortProcessor};
+use crate::in_band::{self, Asked};
 use lastmeter_base::Time;
 use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame};
 use lastmeter_net::lookup::NextHop;
@@ -68,6 +69,9 @@ impl PortProcessor {
             bytes += u64::from(frame.len);
             match parse(self.frames.bytes(*frame)) {
                 Ok(seen) if !seen.source_routed => {
+                    if seen.has_options {
+                        self.asks(port, *frame, &seen, now);
+                    }
                     let passing = Passing { frame: *frame, seen, hash: seen.hash() };
                     self.work.push(Work {
                         passing,
@@ -322,7 +326,14 @@ impl PortProcessor {
             may.then(|| answer::error(packet, seen, fault, own)).flatten()
         };
         self.frames.free(frame);
-        let Some((frame, seen)) = said.and_then(|said| self.make(&said)) else { return };
+        if let Some(said) = said {
+            self.send_own(port, &said, now);
+        }
+    }
+
+    /// Sends a packet of the router's own, because of one that arrived at a port.
+    fn send_own(&mut self, port: u16, packet: &[u8], now: Time) {
+        let Some((frame, seen)) = self.make(packet) else { return };
         Counters::add(&self.counts[usize::from(port)].made, 1);
         let hop = match seen.addresses {
             Addresses::V4(_, dst) => self.v4.lookup(dst),
@@ -355,6 +366,28 @@ impl PortProcessor {
                 self.counts[usize::from(port)].drop(Reason::NoRoute);
             }
         }
+    }
+
+    /// What a packet with options asks of routers, if its port may.
+    fn asks(&mut self, port: u16, frame: Frame, seen: &Seen, now: Time) {
+        if self.ports[usize::from(port)].in_band
+            && let Some(asked) = in_band::parse(&self.frames.bytes(frame)[ETHERNET..], seen)
+            && self.asking.may(now)
+        {
+            self.tell(Event::Asked { port, asked });
+        }
+    }
+
+    /// Both ends of a flow are told that it is refused, and so are the routers on its way.
+    pub(super) fn tell_ends(&mut self, port: u16, asked: &Asked) {
+        let Some(from) = self.ports.get(usize::from(port)).and_then(|port| port.own.v4) else {
+            return;
+        };
+        let now = self.now();
+        for to in [asked.flow.src, asked.flow.dst] {
+            self.send_own(port, &asked.refusal(from, to), now);
+        }
+        self.depart(now);
     }
 
     /// Moves a flow to the fast path after some packets.

@@ -11,6 +11,7 @@ use super::state::{Pause, Seen, cpu_of, together};
 use super::tables::Tables;
 use super::{Change, Event, Setup};
 use crate::config::Config;
+use crate::in_band::Asked;
 use crate::message::{self, Bound, Command, Report};
 use lastmeter_lab::library::Library;
 use lastmeter_live::dataplane::routing::{Follow, Watch, links_and_addresses, resolve};
@@ -82,7 +83,12 @@ pub(super) struct House {
     /// How the port processors came up.
     ups: Mutex<Vec<Up>>,
     end: AtomicBool,
+    /// What packets have asked, and at which ports.
+    asked: Mutex<Vec<(u16, Asked)>>,
 }
+
+/// Limit on them, until the control processor takes them.
+const ASKED_MAX: usize = 64;
 
 impl House {
     /// Changes the tables. Where one has another structure then, the port processors read that before this returns.
@@ -232,6 +238,7 @@ pub fn run(
         interfaces,
         ups: Mutex::default(),
         end: AtomicBool::new(false),
+        asked: Mutex::default(),
     });
     let (threads, ups, running) = bring_up(&house, &config, makings)?;
     house.current.lock().unwrap_or_else(PoisonError::into_inner).running = running;
@@ -280,6 +287,12 @@ fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
             match event {
                 Event::Resolve { port, address } => {
                     asked.insert((port, address));
+                }
+                Event::Asked { port, asked } => {
+                    let mut all = house.asked.lock().unwrap_or_else(PoisonError::into_inner);
+                    if all.len() < ASKED_MAX {
+                        all.push((port, asked));
+                    }
                 }
                 Event::Flow { key, hop, setup } => {
                     let setups = house.setups.lock().unwrap_or_else(PoisonError::into_inner);
@@ -402,6 +415,10 @@ fn obey(house: &House, stream: UnixStream) {
         }
         let report = match command {
             Command::Sync => Some(Report::Done),
+            Command::Asked => {
+                let mut all = house.asked.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(Report::Asked(std::mem::take(&mut *all)))
+            }
             Command::Show(what) => Some(Report::Shown(show(house, &what).to_string())),
             Command::Lookup(addresses) => {
                 let tables = house.tables.lock().unwrap_or_else(PoisonError::into_inner);
@@ -449,8 +466,17 @@ fn done(house: &House, command: Command) -> Result<(), String> {
                 return Err(format!("`{processor}` has ended already"));
             }
         }
+        Command::Refuse { port, asked } => {
+            // Any of them finds the way.
+            let tell = |worker: &Worker| worker.door.tell(Change::Refuse(port, asked));
+            house.workers.iter().any(tell);
+        }
         Command::End => house.tell(|| Change::End),
-        Command::Sync | Command::Show(_) | Command::Lookup(_) | Command::Configure { .. } => {}
+        Command::Sync
+        | Command::Asked
+        | Command::Show(_)
+        | Command::Lookup(_)
+        | Command::Configure { .. } => {}
     }
     Ok(())
 }

@@ -38,6 +38,7 @@ pub mod tables;
 pub use forward::BATCH;
 pub use start::RECEIVING;
 
+use crate::in_band::Asked;
 use copies::Copies;
 use count::{Counters, Stages};
 use crossing::Crossing;
@@ -104,6 +105,8 @@ pub enum Change {
     Settle(Sender<()>),
     /// The state, of all port processors at the same moment.
     Show(Sender<Value>, Arc<Pause>),
+    /// What a packet asked that arrived at this port is refused.
+    Refuse(u16, Asked),
     /// Ends.
     End,
     /// Fails, as a mistake in the program would make it.
@@ -158,6 +161,8 @@ pub struct PortSetup {
     pub framing: Bytes,
     /// Flows that are told apart.
     pub flows: u32,
+    /// Whether packets that arrive may set up their flows.
+    pub in_band: bool,
     /// Plugins of packets that arrive, by number.
     pub plugins: Vec<usize>,
     /// Plugins of packets that leave.
@@ -173,6 +178,13 @@ pub enum Event {
         port: u16,
         /// The address.
         address: IpAddr,
+    },
+    /// A packet asks for a reservation, or says something else of one.
+    Asked {
+        /// Where it arrived.
+        port: u16,
+        /// What.
+        asked: Asked,
     },
     /// A flow for the fast path.
     Flow {
@@ -218,6 +230,7 @@ struct Port {
     mtu: u16,
     output: Output,
     flows: u32,
+    in_band: bool,
     plugins: Vec<usize>,
     departing: Vec<usize>,
     /// Packets that have to pass the plugins of this port before they leave.
@@ -313,6 +326,8 @@ pub struct PortProcessor {
     copies: Vec<(Passing, u16)>,
     held: Vec<Held>,
     answers: Answers,
+    /// Tokens for packets that ask.
+    asking: Answers,
     candidates: Vec<(u32, u8)>,
     crossing: Option<Crossing>,
     reception: Reception,
@@ -338,6 +353,7 @@ impl PortProcessor {
             plain: false,
             output: Output::new(Box::new(DropTail::new(0, Bytes::ZERO)), None),
             flows: 1,
+            in_band: false,
             plugins: Vec::new(),
             departing: Vec::new(),
             leaving: Vec::new(),
@@ -376,6 +392,7 @@ impl PortProcessor {
             copies: Vec::new(),
             held: Vec::new(),
             answers: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
+            asking: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
             candidates: vec![(0, 0); CANDIDATES],
             crossing,
             incoming: Vec::new(),
@@ -490,6 +507,7 @@ impl PortProcessor {
                     pause.end();
                     let _ = answer.send(state);
                 }
+                Change::Refuse(port, asked) => self.tell_ends(port, &asked),
                 Change::End => self.ended = true,
                 Change::Fail => panic!("it was told to fail"),
             }
@@ -544,6 +562,7 @@ impl PortProcessor {
             // What the fast path sends would pass by the queues of reservations.
             port.plain = new.rate.is_none() && new.departing.is_empty() && new.reserved.is_empty();
             (port.flows, port.plugins, port.departing) = (new.flows, new.plugins, new.departing);
+            port.in_band = new.in_band;
             if let Some(Crossing { distributed: Some(distributed), .. }) = &mut self.crossing {
                 distributed.set_line(at, new.rate, new.framing);
             }

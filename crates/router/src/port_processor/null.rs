@@ -99,6 +99,7 @@ impl Made {
             rate: None,
             framing: Bytes::ZERO,
             flows: 1,
+            in_band: false,
             plugins: Vec::new(),
             departing: Vec::new(),
         };

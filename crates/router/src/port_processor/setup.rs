@@ -83,6 +83,7 @@ pub(super) fn set_up(
             rate: port.rate,
             framing: port.framing,
             flows: port.flows,
+            in_band: port.in_band,
             plugins: port.plugins.iter().map(number).collect(),
             departing: port.departing.iter().map(number).collect(),
         }
