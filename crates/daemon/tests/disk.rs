@@ -412,3 +412,57 @@ fn mistakes_are_told_before_it_begins() {
     let policy = "memory = true\n[clients.anyone]\npolicies = ['x']\n[policies.x]\nexpression = '(within lbx 0 1)'";
     assert!(check(policy).contains("a block has no `lbx`"));
 }
+
+/// NBD in TLS with the clients of others: a picture of the disk goes there and comes back, and a client that trusts
+/// another certificate does not talk.
+#[test]
+fn nbd_is_encrypted_for_clients_of_others() {
+    if !["nbdinfo", "nbdcopy", "qemu-img", "openssl"].into_iter().all(has) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    super::display_viewers::certificate(folder.path());
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let tls = "[tls]\ncertificate = 'certificate.pem'\nkey = 'key.pem'\n[iscsi]";
+    let text = FILE.replace("[iscsi]", &format!("listen = '127.0.0.1:{port}'\n{tls}"));
+    let _disk = Disk::begin(folder.path(), &text, Command::new(PROGRAM));
+    let ran = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().unwrap();
+        said(&output, 0)
+    };
+    for known in ["known", "unknown"] {
+        std::fs::create_dir(folder.path().join(known)).unwrap();
+    }
+    let trusted = folder.path().join("known/ca-cert.pem");
+    std::fs::copy(folder.path().join("certificate.pem"), trusted).unwrap();
+    super::display_viewers::certificate(&folder.path().join("unknown"));
+    let other = folder.path().join("unknown/certificate.pem");
+    std::fs::rename(other, folder.path().join("unknown/ca-cert.pem")).unwrap();
+    let place = |token: &str, known: &str| {
+        let folder = folder.path().join(known);
+        format!("nbds://127.0.0.1:{port}/{token}?tls-certificates={}", folder.display())
+    };
+    let alice = place("a-long-secret", "known");
+    assert!(ran("nbdinfo", &["--size", &alice]).contains("65536"));
+    let lines = ran("nbdinfo", &[&alice]);
+    assert!(lines.contains("with TLS") && lines.contains("structured"), "{lines}");
+    // More than a record, and no whole number of them.
+    let data: Vec<u8> = (0..65536u32).map(|at| (at * at / 7 % 251) as u8).collect();
+    let [there, back] = ["there.raw", "back.raw"].map(|name| folder.path().join(name));
+    std::fs::write(&there, &data).unwrap();
+    ran("nbdcopy", &[there.to_str().unwrap(), &alice]);
+    ran("nbdcopy", &[&alice, back.to_str().unwrap()]);
+    assert!(std::fs::read(&back).unwrap() == data, "what comes back is what went there");
+    // QEMU, which checks the certificate, too.
+    let known = folder.path().join("known");
+    let credentials = format!("tls-creds-x509,id=tls,endpoint=client,dir={}", known.display());
+    let image = format!(
+        "driver=nbd,server.type=inet,server.host=127.0.0.1,server.port={port},\
+         export=a-long-secret,tls-creds=tls"
+    );
+    let lines = ran("qemu-img", &["info", "--object", &credentials, "--image-opts", &image]);
+    assert!(lines.contains("64 KiB"), "{lines}");
+    // Whoever trusts another certificate goes.
+    let stranger = Command::new("nbdinfo").arg(place("a-long-secret", "unknown")).output().unwrap();
+    assert!(!stranger.status.success());
+}

@@ -265,7 +265,7 @@ fn tigervncs_viewer_shows_each_pixel_in_each_encoding() {
 }
 
 /// A certificate of this host and its key.
-fn certificate(folder: &Path) {
+pub(crate) fn certificate(folder: &Path) {
     let mut command = Command::new("openssl");
     command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
     command.args(["-nodes", "-keyout", "key.pem", "-out", "certificate.pem"]);

@@ -51,6 +51,8 @@ pub(crate) fn serve(
 pub(crate) trait Stream: Read + Write + Send + 'static {
     /// Reads and writes end with an error after so long; never, if absent.
     fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()>;
+    /// Whether the other end is on this host.
+    fn is_local(&self) -> bool;
 }
 
 impl Stream for TcpStream {
@@ -58,12 +60,18 @@ impl Stream for TcpStream {
         self.set_read_timeout(after)?;
         self.set_write_timeout(after)
     }
+    fn is_local(&self) -> bool {
+        self.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
+    }
 }
 
 impl Stream for UnixStream {
     fn set_timeouts(&self, after: Option<Duration>) -> io::Result<()> {
         self.set_read_timeout(after)?;
         self.set_write_timeout(after)
+    }
+    fn is_local(&self) -> bool {
+        true
     }
 }
 

@@ -2,10 +2,11 @@
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde::Deserialize;
+use std::io::{self, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The part of a device's file that has its certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -60,4 +61,69 @@ pub fn client(trusted: &Path) -> Result<Arc<ClientConfig>, String> {
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = versions.map_err(|error| error.to_string())?;
     Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// A connection's two halves, which TLS joins: what it reads may make it write.
+struct Joined<R, W> {
+    reader: R,
+    writer: W,
+}
+
+impl<R: Read, W> Read for Joined<R, W> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(bytes)
+    }
+}
+
+impl<R, W: Write> Write for Joined<R, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        for part in parts {
+            self.writer.write_all(part)?;
+        }
+        self.writer.flush()?;
+        Ok(parts.iter().map(|part| part.len()).sum())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// The server's side of TLS over a connection of two halves, used by one thread.
+pub(crate) struct Secured<R: Read, W: Write>(Mutex<StreamOwned<ServerConnection, Joined<R, W>>>);
+
+impl<R: Read, W: Write> Secured<R, W> {
+    /// The handshake comes with the first reading or writing.
+    pub(crate) fn new(config: &Arc<ServerConfig>, reader: R, writer: W) -> io::Result<Self> {
+        let tls = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+        Ok(Secured(Mutex::new(StreamOwned::new(tls, Joined { reader, writer }))))
+    }
+    /// Reads what is encrypted.
+    pub(crate) fn reader(&self) -> Half<'_, R, W> {
+        Half(self)
+    }
+    /// Writes what is to be encrypted.
+    pub(crate) fn writer(&self) -> Half<'_, R, W> {
+        Half(self)
+    }
+}
+
+/// One of the two.
+pub(crate) struct Half<'a, R: Read, W: Write>(&'a Secured<R, W>);
+
+impl<R: Read, W: Write> Read for Half<'_, R, W> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).read(bytes)
+    }
+}
+
+impl<R: Read, W: Write> Write for Half<'_, R, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
 }

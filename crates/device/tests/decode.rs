@@ -146,7 +146,7 @@ fn tshark_decodes_requests_of_nbd() {
     ask(nbd::Command::FLUSH, 4096, 0, &[]);
     let client = [&options[..], &requests].concat();
     let (mut input, mut output) = (BufReader::new(&client[..]), Vec::new());
-    lastmeter_device::disk::nbd::serve(&disk, &mut input, &mut output, || ());
+    lastmeter_device::disk::nbd::serve(&disk, &mut input, &mut output, &Default::default(), || ());
     // Greeting; size and flags of the disk; replies, of which one has data.
     let (greeting, rest) = output.split_at(18);
     let (export, replies) = rest.split_at(10);

@@ -492,7 +492,7 @@ fn a_reservation_outlives_its_session_and_binds_all_others() {
     client.extend(nbd::Request { flags, command, cookie, offset, length }.emit());
     client.extend([1; 512]);
     let (mut input, mut output) = (BufReader::new(&client[..]), Vec::new());
-    lastmeter_device::disk::nbd::serve(&disk, &mut input, &mut output, || ());
+    lastmeter_device::disk::nbd::serve(&disk, &mut input, &mut output, &Default::default(), || ());
     assert!(output.ends_with(&nbd::simple(nbd::error::PERMISSION, 1)));
     let mut bytes = [9; 512];
     disk.medium.read(0, &mut bytes).unwrap();

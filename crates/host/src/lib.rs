@@ -15,6 +15,7 @@
 
 pub mod adapter;
 mod assembly;
+pub mod bench;
 pub mod copies;
 pub mod disk;
 pub mod element;

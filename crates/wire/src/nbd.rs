@@ -85,6 +85,8 @@ pub mod reply {
     pub const POLICY: u32 = 1 << 31 | 2;
     /// It makes no sense.
     pub const INVALID: u32 = 1 << 31 | 3;
+    /// Not before encryption.
+    pub const TLS_REQUIRED: u32 = 1 << 31 | 5;
     /// No such export.
     pub const UNKNOWN: u32 = 1 << 31 | 6;
     /// Too long.

@@ -1,13 +1,14 @@
 //! A session of NBD: options, then requests, each asked of the client's policies before it reaches the medium.
 //!
 //! ```text
-//! greeting --> options --> requests --> end
-//!                |            ^  receive, policy, medium, answer: stages of the disk's account
-//!          export's name: who the client is
+//! greeting --> [TLS] --> options --> requests --> end
+//!                          |            ^  receive, policy, medium, answer: stages of the disk's account
+//!                    export's name: who the client is
 //! ```
 //!
 //! The name of the export says who the client is: its token, or nothing for anyone. A client sees a disk of the size
-//! that the owner gave it, or of the medium.
+//! that the owner gave it, or of the medium. Where the disk has a certificate a client may encrypt, and one of another
+//! host must, before it says its token.
 //!
 //! Rows: N-30.
 
@@ -16,11 +17,13 @@ use super::medium::Medium;
 use super::{ANSWER, Disk, End, MEDIUM, POLICY, RECEIVE};
 use crate::access::ANYONE;
 use crate::account::Lap;
+use crate::tls::{Half, Secured};
 use lastmeter_plugin::request::block;
 use lastmeter_wire::nbd::{
     self, CHUNK_LEN, Command, Kind, OPTION_LEN, REQUEST_LEN, Request, Wanted, can, chunk, error,
     flag, reply,
 };
+use rustls::ServerConfig;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -31,6 +34,8 @@ pub const REQUEST_MAX: u32 = 32 << 20;
 const DIRECT_MIN: usize = 16 << 10;
 /// Bytes of data that a session keeps room for.
 const KEPT_MAX: usize = 1 << 20;
+/// Bytes of an encrypted session's buffers: a few records of TLS.
+const SECURED: usize = 64 << 10;
 /// Options of a session, at most.
 const OPTIONS_MAX: usize = 64;
 /// Extents of a reply, at most.
@@ -52,6 +57,19 @@ impl<S: Write + AsFd> Sink for BufWriter<S> {
     fn send(&mut self, medium: &Medium, at: u64, length: usize) -> io::Result<()> {
         self.flush()?;
         medium.send(at, length, self.get_ref())
+    }
+}
+
+impl<R: Read, W: Write> Sink for BufWriter<Half<'_, R, W>> {
+    fn send(&mut self, medium: &Medium, at: u64, length: usize) -> io::Result<()> {
+        let mut piece = vec![0; length.min(SECURED)];
+        let end = at + length as u64;
+        for at in (at..end).step_by(SECURED) {
+            let piece = &mut piece[..((end - at) as usize).min(SECURED)];
+            medium.read(at, piece)?;
+            self.write_all(piece)?;
+        }
+        Ok(())
     }
 }
 
@@ -79,14 +97,27 @@ impl Disk {
     }
 }
 
+/// Whether and when a client encrypts.
+#[derive(Clone, Default)]
+pub enum Encryption {
+    /// It cannot: the disk has no certificate.
+    #[default]
+    Absent,
+    /// It may.
+    Offered(Arc<ServerConfig>),
+    /// It does, or is told nothing.
+    Required(Arc<ServerConfig>),
+}
+
 /// Serves one client until it goes. `ready` is called when its options are done.
 pub fn serve(
     disk: &Arc<Disk>,
     reader: &mut BufReader<impl Read>,
     writer: &mut impl Sink,
+    encryption: &Encryption,
     ready: impl FnOnce(),
 ) -> End {
-    match Session::new(disk).run(reader, writer, ready) {
+    match Session::new(disk).run(reader, writer, encryption, ready) {
         Ok(()) => End::Closed,
         Err(end) => end,
     }
@@ -109,6 +140,16 @@ pub(super) fn failure(failed: &io::Error) -> (u32, &'static str) {
     }
 }
 
+/// How options end.
+enum Chosen {
+    /// The client has gone.
+    Nothing,
+    /// It wants to encrypt and begin again.
+    Encryption(Arc<ServerConfig>),
+    /// It has chosen the export of this client.
+    Client(String),
+}
+
 pub(super) struct Session<'a> {
     disk: &'a Disk,
     structured: bool,
@@ -123,6 +164,7 @@ impl<'a> Session<'a> {
         mut self,
         reader: &mut BufReader<impl Read>,
         writer: &mut impl Sink,
+        encryption: &Encryption,
         ready: impl FnOnce(),
     ) -> Result<(), End> {
         writer.write_all(&nbd::GREETING)?;
@@ -136,19 +178,43 @@ impl<'a> Session<'a> {
             return Err(End::Wrong(format!("client flags {flags:#x}")));
         }
         let zeroes = flags & NO_ZEROES == 0;
-        let Some(client) = self.options(reader, writer, zeroes)? else { return Ok(()) };
+        let config = match self.options(reader, writer, zeroes, encryption)? {
+            Chosen::Nothing => return Ok(()),
+            Chosen::Client(client) => return self.chosen(reader, writer, &client, ready),
+            Chosen::Encryption(config) => config,
+        };
+        // What came before encryption counts for nothing.
+        self = Session::new(self.disk);
+        let secured = Secured::new(&config, reader, writer)?;
+        let mut reader = BufReader::with_capacity(SECURED, secured.reader());
+        let mut writer = BufWriter::with_capacity(SECURED, secured.writer());
+        match self.options(&mut reader, &mut writer, zeroes, &Encryption::Absent)? {
+            Chosen::Client(client) => self.chosen(&mut reader, &mut writer, &client, ready),
+            _ => Ok(()),
+        }
+    }
+
+    /// What follows when the client has chosen its export.
+    fn chosen(
+        &self,
+        reader: &mut BufReader<impl Read>,
+        writer: &mut impl Sink,
+        client: &str,
+        ready: impl FnOnce(),
+    ) -> Result<(), End> {
         ready();
-        let gate = Gate::new(self.disk, &client).map_err(End::Wrong)?;
+        let gate = Gate::new(self.disk, client).map_err(End::Wrong)?;
         self.requests(reader, writer, gate)
     }
 
-    /// Until the client has chosen its export; `None` if it ends before.
+    /// Until the client has chosen its export or encryption, or ends.
     fn options(
         &mut self,
         reader: &mut BufReader<impl Read>,
         writer: &mut impl Sink,
         zeroes: bool,
-    ) -> Result<Option<String>, End> {
+        encryption: &Encryption,
+    ) -> Result<Chosen, End> {
         for _ in 0..OPTIONS_MAX {
             let mut header = [0; OPTION_LEN];
             reader.read_exact(&mut header)?;
@@ -162,23 +228,43 @@ impl<'a> Session<'a> {
             let mut say = |reply: u32, data: &[u8]| {
                 writer.write_all(&nbd::option_reply(option.kind, reply, data))
             };
+            let required = matches!(encryption, Encryption::Required(_));
             match option.kind {
+                Kind::START_TLS => match encryption {
+                    _ if !data.is_empty() => say(reply::INVALID, &[])?,
+                    Encryption::Absent => say(reply::POLICY, b"no encryption (any more)")?,
+                    Encryption::Offered(config) | Encryption::Required(config) => {
+                        say(reply::ACK, &[])?;
+                        writer.flush()?;
+                        // A client waits for the answer; what came before could be somebody else's.
+                        if !reader.buffer().is_empty() {
+                            return Err(End::Wrong("bytes in front of TLS".to_owned()));
+                        }
+                        return Ok(Chosen::Encryption(config.clone()));
+                    }
+                },
+                Kind::EXPORT_NAME if required => return Ok(Chosen::Nothing),
+                kind if required && kind != Kind::ABORT => {
+                    say(reply::TLS_REQUIRED, b"encrypt first: nbds://")?;
+                }
                 Kind::EXPORT_NAME => {
                     let name = String::from_utf8_lossy(&data).into_owned();
                     // There is no reply that says no.
-                    let Some(client) = self.disk.client(&name) else { return Ok(None) };
+                    let Some(client) = self.disk.client(&name) else {
+                        return Ok(Chosen::Nothing);
+                    };
                     writer.write_all(&self.disk.size(client).to_be_bytes())?;
                     writer.write_all(&self.disk.flags().to_be_bytes())?;
                     if zeroes {
                         writer.write_all(&[0; 124])?;
                     }
                     writer.flush()?;
-                    return Ok(Some(client.to_owned()));
+                    return Ok(Chosen::Client(client.to_owned()));
                 }
                 Kind::ABORT => {
                     say(reply::ACK, &[])?;
                     writer.flush()?;
-                    return Ok(None);
+                    return Ok(Chosen::Nothing);
                 }
                 Kind::LIST => {
                     // Tokens are secrets: only what anyone may use is listed.
@@ -203,7 +289,7 @@ impl<'a> Session<'a> {
                             say(reply::ACK, &[])?;
                             if option.kind == Kind::GO {
                                 writer.flush()?;
-                                return Ok(Some(client.to_owned()));
+                                return Ok(Chosen::Client(client.to_owned()));
                             }
                         }
                     },

@@ -9,6 +9,10 @@
 //! datagrams = "127.0.0.1:10808" # NBD's requests in transactions over UDP, an experiment
 //! read-only = false
 //!
+//! [tls]                        # NBD in TLS: for clients of other hosts the only way
+//! certificate = "disk.pem"
+//! key = "disk.key"
+//!
 //! [iscsi]
 //! listen = "127.0.0.1:3260"
 //! name = "iqn.2026-11.local.lastmeter:disk"
@@ -28,17 +32,19 @@
 //! Rows: N-31.
 
 use super::medium::Medium;
+use super::nbd::Encryption;
 use super::scsi::Unit;
 use super::timing::Timing;
 use super::{Disk, End, STAGES, datagrams, iscsi, nbd};
 use crate::access::{Access, Client, TOKEN_LEN_MIN, Table};
 use crate::account::Account;
 use crate::link::{self, Patient, Stream, unpredictable};
-use crate::transfer;
+use crate::{tls, transfer};
 use lastmeter_base::{Bytes, Quantity};
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
 use lastmeter_plugin::setting::Setting;
+use rustls::ServerConfig;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{BufReader, BufWriter};
@@ -84,6 +90,8 @@ pub struct Config {
     pub datagrams: Option<SocketAddr>,
     /// Whether the disk is read-only for everybody.
     pub read_only: bool,
+    /// TLS for NBD.
+    pub tls: Option<tls::Files>,
     /// Transfers with tickets, where they are offered.
     pub transfer: Option<transfer::Config>,
     /// iSCSI, where it is offered.
@@ -229,6 +237,7 @@ struct Shared {
     /// Connections so far.
     number: AtomicU64,
     tell: Arc<dyn Fn(&str) + Send + Sync>,
+    tls: Option<Arc<ServerConfig>>,
 }
 
 impl Server {
@@ -255,7 +264,9 @@ impl Server {
         }
         let clients = Arc::<AtomicUsize>::default();
         let number = AtomicU64::new(0);
-        let shared = Shared { disk, clients, number, tell: Arc::new(tell) };
+        let tls = config.tls.as_ref().map(|files| tls::server(files, folder));
+        let tls = tls.transpose().map_err(|why| format!("tls: {why}"))?;
+        let shared = Shared { disk, clients, number, tell: Arc::new(tell), tls };
         let shared = Arc::new(shared);
         let secured = !config.clients.is_empty();
         let address = config
@@ -346,8 +357,13 @@ fn nbd_session<S: Stream + AsFd>(
     writer: S,
     ready: &dyn Fn(),
 ) -> End {
+    let encryption = match shared.tls.clone() {
+        None => Encryption::Absent,
+        Some(config) if writer.is_local() => Encryption::Offered(config),
+        Some(config) => Encryption::Required(config),
+    };
     let mut writer = BufWriter::with_capacity(BUFFER, writer);
-    nbd::serve(&shared.disk, reader, &mut writer, ready)
+    nbd::serve(&shared.disk, reader, &mut writer, &encryption, ready)
 }
 
 fn iscsi_session(

@@ -42,7 +42,7 @@ fn disk(policy: Option<&str>) -> Arc<Disk> {
 /// What the server says to these bytes, and how it ended.
 fn session(disk: &Arc<Disk>, input: &[u8]) -> (Vec<u8>, End) {
     let (mut output, mut input) = (Vec::new(), BufReader::new(input));
-    let end = serve(disk, &mut input, &mut output, || ());
+    let end = serve(disk, &mut input, &mut output, &Encryption::Absent, || ());
     (output, end)
 }
 
@@ -110,7 +110,7 @@ fn long_requests_come_whole_over_a_socket() {
         output
     });
     let mut reader = BufReader::new(ours.try_clone().expect("a socket"));
-    let end = serve(&disk, &mut reader, &mut BufWriter::new(ours), || ());
+    let end = serve(&disk, &mut reader, &mut BufWriter::new(ours), &Encryption::Absent, || ());
     assert_eq!(end, End::Closed);
     drop(reader);
     let output = client.join().expect("it ends");
@@ -229,5 +229,72 @@ fn no_stream_of_bytes_does_harm() {
         input[at] ^= 1 << random.below(8);
         let (output, _) = session(&disk, &input);
         assert!(output.len() < 1 << 20);
+    }
+}
+
+/// What a server that has a certificate for nobody says to these bytes.
+fn encrypting(required: bool, input: &[u8]) -> (Vec<u8>, End) {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().expect("versions");
+    let nobody = Arc::new(rustls::server::ResolvesServerCertUsingSni::new());
+    let config = Arc::new(config.with_no_client_auth().with_cert_resolver(nobody));
+    let encryption = match required {
+        true => Encryption::Required(config),
+        false => Encryption::Offered(config),
+    };
+    let (mut output, mut input) = (Vec::new(), BufReader::with_capacity(28, input));
+    let end = serve(&disk(None), &mut input, &mut output, &encryption, || ());
+    (output, end)
+}
+
+/// The types of the replies to options.
+fn types(mut output: &[u8]) -> Vec<u32> {
+    let mut types = Vec::new();
+    output = &output[18..];
+    while let Some((head, rest)) = output.split_at_checked(20) {
+        let field = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|n| head[at + n]));
+        types.push(field(12));
+        output = rest.get(field(16) as usize..).unwrap_or_default();
+    }
+    types
+}
+
+#[test]
+fn a_client_of_another_host_is_told_nothing_before_it_encrypts() {
+    let curious = [
+        greeting(),
+        option(Kind::LIST, &[]),
+        go(""),
+        option(Kind::STRUCTURED, &[]),
+        option(Kind::START_TLS, b"x"),
+        option(Kind::ABORT, &[]),
+    ];
+    let (output, end) = encrypting(true, &curious.concat());
+    let refused = [reply::TLS_REQUIRED; 3];
+    assert_eq!(types(&output), [&refused[..], &[reply::INVALID, reply::ACK]].concat());
+    assert_eq!(end, End::Closed);
+    // The old way to choose an export has no answer that says no.
+    let (output, end) = encrypting(true, &[greeting(), option(Kind::EXPORT_NAME, b"")].concat());
+    assert_eq!((output.len(), end), (18, End::Closed));
+    // One of this host may do without.
+    let (output, _) = encrypting(false, &[greeting(), go("")].concat());
+    assert_eq!(types(&output).last(), Some(&reply::ACK));
+    // Without a certificate there is nothing to begin.
+    let asked = [greeting(), option(Kind::START_TLS, &[]), go("")].concat();
+    let (output, _) = session(&disk(None), &asked);
+    assert_eq!(types(&output)[0], reply::POLICY);
+}
+
+#[test]
+fn what_is_no_tls_ends_the_session_and_nothing_else() {
+    let ahead = [greeting(), option(Kind::START_TLS, &[])].concat();
+    let (_, end) = encrypting(true, &ahead);
+    assert_eq!(end, End::Closed, "it goes instead of shaking hands");
+    let mut random = Stream::new(1, "no tls");
+    for length in 0..200 {
+        let noise = (0..length).map(|_| random.below(256) as u8);
+        let (_, end) = encrypting(true, &ahead.iter().copied().chain(noise).collect::<Vec<_>>());
+        assert!(length < 5 || matches!(end, End::Wrong(_)), "{length}: {end:?}");
     }
 }
