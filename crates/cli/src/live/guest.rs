@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! guest 10.77.0.2 --vhost-user--> [ adapter as described ] --cable--> eth0 10.77.0.1 of the peer, a namespace
+//!                                                          --cable--> [ the same ] --> guest 10.77.0.1
 //! ```
 //!
 //! Rows: E-44, E-60, E-97.
@@ -24,7 +25,7 @@ use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::device;
 use lastmeter_ledger::{self as report, Ledger, Provenance, Source};
 use lastmeter_live::clock::Precedence;
-use lastmeter_live::port::Offload;
+use lastmeter_live::port::{Counts, Offload, Port};
 use lastmeter_live::session::{LineReport, Measured};
 use lastmeter_live::site::{HostOptions, Kind, Site};
 use std::net::Ipv4Addr;
@@ -40,6 +41,13 @@ const PEER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The guest's, with the length of the prefix.
 const GUEST_ADDRESS: &str = "10.77.0.2/24";
 const PREFIX: u8 = 24;
+/// Their Ethernet addresses, which differ.
+const GUEST_MAC: &str = "52:54:00:4c:4d:02";
+const PEER_MAC: &str = "52:54:00:4c:4d:01";
+/// What the peer runs unless it is told something else.
+const SERVER: [&str; 2] = ["iperf3", "-s"];
+/// The time that a second guest may take to start.
+const READY: std::time::Duration = std::time::Duration::from_secs(30);
 /// The time that a guest has unless `--seconds` says otherwise.
 const SECONDS: u64 = 60;
 /// QEMU's niceness where the kernel allows it: before other programs, after the adapter.
@@ -74,33 +82,59 @@ pub(super) fn live(
     stop_on_signal(control)?;
     let _precedence = Precedence::take();
     let folder = Folder::new()?;
-    let socket = folder.0.join("device");
-    let listener = UnixListener::bind(&socket).map_err(|error| fault("opening a socket", error))?;
-    let host = HostOptions { name: PEER.to_owned(), address: PEER_ADDRESS, prefix: PREFIX };
-    let opened = Site::open(&[host], Kind::Tap(Offload::None));
-    let (mut site, mut ports) = opened.map_err(|error| Complaint(error.to_string()))?;
-    let port = ports.pop().ok_or_else(|| Complaint("the peer has no interface".into()))?;
-    let guest = GuestEnd::new(listener, card).map_err(|error| fault("opening a socket", error))?;
-    let ends = [End::Guest(Box::new(guest)), End::Port(PortEnd::new(port))];
-    let hub = Hub::new(ends, Duration::ZERO).start(spin);
-    let hub = hub.map_err(|error| fault("starting the adapter", error))?;
-    let mut others = peers(common, arguments, &mut site)?;
+    let propagation = match &arguments.propagation {
+        Some(text) => time(text)?,
+        None => Duration::ZERO,
+    };
+    let (first, socket) = end(&folder, "device", card.clone())?;
     let options = kit::Options {
         network: Network::VhostUser(socket),
+        mac: Some(GUEST_MAC.to_owned()),
         address: Some(GUEST_ADDRESS.to_owned()),
         command: script(&command(common, arguments)?),
         nice: Some(NICE),
         limit: std::time::Duration::from_secs(arguments.seconds.unwrap_or(SECONDS)),
         ..kit::Options::default()
     };
+    let mut site = None;
+    let (second, peer_socket) = match arguments.two_guests {
+        true => end(&folder, "peer", card).map(|(end, socket)| (end, Some(socket)))?,
+        false => (End::Port(PortEnd::new(interface(&mut site)?)), None),
+    };
+    let hub = Hub::new([first, second], propagation).start(spin);
+    let hub = hub.map_err(|error| fault("starting the adapter", error))?;
+    let lines = peer_lines(common, arguments)?;
+    let mut others = Vec::new();
+    let mut peer = None;
+    if let Some(socket) = peer_socket {
+        let mut scripts: Vec<String> = lines.iter().map(|words| script(words)).collect();
+        if scripts.is_empty() {
+            scripts.push(script(&SERVER.map(str::to_owned)));
+        }
+        let its = kit::Options {
+            network: Network::VhostUser(socket),
+            mac: Some(PEER_MAC.to_owned()),
+            address: Some(format!("{PEER_ADDRESS}/{PREFIX}")),
+            command: scripts.join(" & "),
+            // It is there before the other starts, and until that ends.
+            limit: options.limit + READY,
+            ..options.clone()
+        };
+        peer = Some(ready(&kit, &its)?);
+    } else if let Some(site) = &mut site {
+        others = peers(common, lines, site)?;
+    }
     let ended = in_guest(common, &kit, &options, control);
+    drop(peer);
     for other in &mut others {
         let _ = other.kill();
         let _ = other.wait();
     }
     let hub = hub.stop().ok_or_else(|| Complaint("the adapter's thread has panicked".into()))?;
-    if let End::Guest(guest) = &hub.ends[0] {
-        guest.refused.iter().for_each(|why| output::note(&format!("refused: {why}")));
+    for end in &hub.ends {
+        if let End::Guest(guest) = end {
+            guest.refused.iter().for_each(|why| output::note(&format!("refused: {why}")));
+        }
     }
     let ended = ended?;
     let level = Provenance::new(env!("CARGO_PKG_VERSION"), "L0");
@@ -113,6 +147,10 @@ pub(super) fn live(
     let Some(mut ledger) = ledger(&hub, 0, PEER, provenance) else { return Ok(Ended::Short) };
     ledger.certificate = Some(emulate::certificate(&measured(&hub, &ended), demand));
     ledger.notes.extend(sampled(&ended.report));
+    if let Some(device) = hub.ends[1].device() {
+        let [received, sent] = device.account().frames;
+        ledger.notes.push(format!("The peer's adapter: {sent} frames sent, {received} received."));
+    }
     ledger.notes.push(format!(
         "The guest lasted {:.1} s from start to end, its start included.",
         ended.lasted.as_secs_f64()
@@ -189,22 +227,55 @@ fn script(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Starts the peer's programs: those of `--in peer`, else a server of iperf3 where there is one.
-fn peers(common: &Common, arguments: &Arguments, site: &mut Site) -> Result<Vec<Child>, Complaint> {
+/// An adapter, and the socket at which its guest connects.
+fn end(folder: &Folder, name: &str, card: Description) -> Result<(End, PathBuf), Complaint> {
+    let socket = folder.0.join(name);
+    let made = UnixListener::bind(&socket).and_then(|listener| GuestEnd::new(listener, card));
+    let guest = made.map_err(|error| fault("opening a socket", error))?;
+    Ok((End::Guest(Box::new(guest)), socket))
+}
+
+/// The interface of a namespace, which is made for it.
+fn interface(site: &mut Option<Site>) -> Result<Box<dyn Port>, Complaint> {
+    let host = HostOptions { name: PEER.to_owned(), address: PEER_ADDRESS, prefix: PREFIX };
+    let opened = Site::open(&[host], Kind::Tap(Offload::None));
+    let (made, mut ports) = opened.map_err(|error| Complaint(error.to_string()))?;
+    *site = Some(made);
+    ports.pop().ok_or_else(|| Complaint("the peer has no interface".into()))
+}
+
+/// A second guest, whose command is about to start.
+fn ready(kit: &Kit, options: &kit::Options) -> Result<Guest, Complaint> {
+    let complain = |error: kit::Error| Complaint(format!("the peer: {error}"));
+    let mut guest = Guest::start(kit, options).map_err(complain)?;
+    guest.until(|guest| guest.report().ready).map_err(complain)?;
+    Ok(guest)
+}
+
+/// The programs of `--in peer`.
+fn peer_lines(common: &Common, arguments: &Arguments) -> Result<Vec<Vec<String>>, Complaint> {
     let programs = super::programs::programs(common, arguments, false)?;
-    let mut lines = Vec::new();
-    for program in programs.into_iter().filter(|program| !program.leads) {
-        match program.host.as_deref() {
-            Some(PEER) => lines.push(program.words),
+    let others = programs.into_iter().filter(|program| !program.leads);
+    others
+        .map(|program| match program.host.as_deref() {
+            Some(PEER) => Ok(program.words),
             other => {
                 let other = other.unwrap_or_default();
-                return Err(Complaint(format!("there is no host `{other}`: write --in {PEER}")));
+                Err(Complaint(format!("there is no host `{other}`: write --in {PEER}")))
             }
-        }
-    }
+        })
+        .collect()
+}
+
+/// Starts the peer's programs in its namespace, or a server of iperf3 where there is one.
+fn peers(
+    common: &Common,
+    mut lines: Vec<Vec<String>>,
+    site: &mut Site,
+) -> Result<Vec<Child>, Complaint> {
     let given = !lines.is_empty();
     if !given {
-        lines.push(vec!["iperf3".to_owned(), "-s".to_owned()]);
+        lines.push(SERVER.map(str::to_owned).to_vec());
     }
     let cores = lastmeter_live::clock::WaitOptions::SLEEPING.others();
     let cores = cores.map_err(|error| Complaint(error.to_string()))?;
@@ -263,8 +334,10 @@ fn in_guest(
 /// What a certificate is about.
 fn measured(hub: &Hub, ended: &kit::Ended) -> Measured {
     let report = &hub.report;
-    let End::Port(port) = &hub.ends[1] else { unreachable!("the peer is an interface") };
-    let counts = port.counts;
+    let counts = match &hub.ends[1] {
+        End::Port(port) => port.counts,
+        End::Guest(_) => Counts::default(),
+    };
     let overruns = counts.refused + counts.overrun + hub.cables.iter().map(|c| c.lost).sum::<u64>();
     let lag = report.lag.clone();
     Measured {

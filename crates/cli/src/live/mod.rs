@@ -52,6 +52,12 @@ pub(crate) struct Arguments {
     /// Run COMMAND in a Linux guest on an adapter that takes its time
     #[arg(long, conflicts_with = "validate")]
     guest: bool,
+    /// With --guest: the other end is a guest, too, behind an adapter of the same kind; `--in peer` runs in it
+    #[arg(long, requires = "guest")]
+    two_guests: bool,
+    /// With --guest: propagation delay of the cable between both ends [default: 0 s]
+    #[arg(long, value_name = "TIME", requires = "guest")]
+    propagation: Option<String>,
     /// Override one value of the file; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -136,6 +142,7 @@ Examples:
   lastmeter live aurora-deployment --film board.7=a.mp4 --in host.9 -- ffplay vunet:board.7
   lastmeter live profiles/devices/simple-nic.toml --guest -- iperf3 -c 10.77.0.1
   lastmeter live cim --guest --set queueing.depth=4 -- ping -c 20 10.77.0.1
+  lastmeter live pcie4 --two-guests --guest --propagation '5 ms' -- ping -c 20 10.77.0.1
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 
 pub(crate) fn live(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
