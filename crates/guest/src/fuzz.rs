@@ -2,6 +2,7 @@
 //!
 //! | target | what it reads |
 //! |---|---|
+//! | `fuzz_guest_livelock` | what a program in a guest sends and writes |
 //! | `fuzz_guest_report` | what the agent in a guest says |
 //! | [`fuzz_guest_rings`] | a guest's rings, and an adapter that serves them |
 //! | [`fuzz_vhost_session`] | messages of QEMU, and the adapter that they set up |
@@ -19,6 +20,7 @@ use lastmeter_wire::fuzz::Target;
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_guest_livelock", run: crate::livelock::fuzz },
     Target { name: "fuzz_guest_report", run: crate::kit::fuzz },
     Target { name: "fuzz_guest_rings", run: fuzz_guest_rings },
     Target { name: "fuzz_vhost_session", run: fuzz_vhost_session },

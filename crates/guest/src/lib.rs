@@ -19,6 +19,7 @@
 //! | [`predict`] | what the model says of the same adapter                                       |
 //! | [`ledger`]  | what passed, as a ledger                                                      |
 //! | [`kit`]     | a guest: kernel, initial file system, QEMU's command line, an agent inside    |
+//! | [`livelock`] | a guest that is sent more than it can take, by how its driver receives         |
 
 pub mod device;
 pub mod driver;
@@ -27,6 +28,7 @@ pub mod fuzz;
 pub mod hub;
 pub mod kit;
 pub mod ledger;
+pub mod livelock;
 pub mod memory;
 pub mod network;
 pub mod predict;

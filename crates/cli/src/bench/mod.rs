@@ -54,6 +54,7 @@ Examples:
   lastmeter bench router          a router beside the kernel (needs root and `make devices`)
   lastmeter bench receive --out receive.html
                                   ways to receive under load, here and in the model (needs root)
+  lastmeter bench receive/guest   the same in a guest's kernel, livelock included (`make guest`)
   lastmeter bench failover        hosts on two networks, in which each link and each switch fails
   lastmeter bench forward         shares of IP and of the devices in forwarding a packet (root)
   lastmeter bench dtp             transactions with a device over UDP; `time-wait`: closed ones

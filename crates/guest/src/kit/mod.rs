@@ -302,6 +302,9 @@ impl Options {
             "-nodefaults",
             "-no-user-config",
             "-no-reboot",
+            // Its threads have names.
+            "-name",
+            "lastmeter,debug-threads=on",
             "-display",
             "none",
             "-bios",
@@ -349,10 +352,14 @@ impl Options {
 
 /// A folder that goes with the guest.
 #[derive(Debug)]
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Folder> {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn new() -> Result<Folder> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("lastmeter-guest-{}-{number}", std::process::id());
@@ -475,7 +482,11 @@ impl Guest {
         Ok(doing("looking after QEMU", self.qemu.try_wait())?.is_some())
     }
 
-    fn in_time(&mut self) -> Result<()> {
+    /// Ends the guest if its time is over.
+    ///
+    /// # Errors
+    /// It was.
+    pub fn in_time(&mut self) -> Result<()> {
         if self.since.elapsed() < self.limit {
             return Ok(());
         }
@@ -495,6 +506,20 @@ impl Guest {
     /// The number of QEMU's process.
     pub fn process(&self) -> u32 {
         self.qemu.id()
+    }
+
+    /// Time for which the host has run the guest's processors.
+    pub fn processor_time(&self) -> Option<Duration> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.qemu.id())).ok()?;
+        let folders = tasks.flatten().map(|task| task.path());
+        let processors = folders.filter(|task| {
+            fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("CPU "))
+        });
+        let used = processors.filter_map(|task| {
+            let text = fs::read_to_string(task.join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        });
+        Some(Duration::from_nanos(used.sum()))
     }
 
     /// What the command has written so far.

@@ -1,10 +1,11 @@
 //! `lastmeter bench receive`: throughput, latency and what is left of a core, by offered load and way to receive.
 //!
 //! Capacity is what the application's work alone would allow; loads are multiples of it. The models of these are
-//! `lastmeter repro livelock --modern`.
+//! `lastmeter repro livelock --modern`. `receive/guest` asks a guest's kernel instead ([`guest`]).
 //!
 //! Rows: E-96, E-99 to E-106, E-120, E-131, E-132.
 
+mod guest;
 mod own;
 mod ways;
 
@@ -228,6 +229,9 @@ impl Bench<'_> {
 
 pub(super) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let part = arguments.name.split_once('/').map_or("", |(_, part)| part);
+    if let Some(rest) = part.strip_prefix("guest") {
+        return guest::bench(common, arguments, rest.trim_start_matches('/'));
+    }
     let wanted = |way: &&Way| {
         let part = part.split(['@', '/']).next().unwrap_or_default();
         way.name.starts_with(part)

@@ -1,0 +1,61 @@
+//! Livelock in a real kernel, and a cure. Without `make guest` it prints `SKIP` and why.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+use lastmeter_guest::kit::Kit;
+use lastmeter_guest::livelock::{Curve, Mode, Plan, measure};
+use std::path::Path;
+use std::time::Duration;
+
+/// The guest's processor ran for at least this share of the time, and the load was at least this multiple of the
+/// highest rate: else the machine was too busy to tell.
+const SHARE_MIN: f64 = 0.6;
+const LOAD_MIN: f64 = 4.0;
+
+#[test]
+fn interrupts_livelock_a_real_kernel_and_a_clock_does_not_e_96_e_100_e_102() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest");
+    let kit = match Kit::at(&folder) {
+        Ok(kit) if kit.has("sink") && kit.has_module("lastmeter_net") => kit,
+        Ok(_) => return println!("SKIP: the guest's driver is missing: run `make guest`"),
+        Err(error) => return println!("SKIP: {error}"),
+    };
+    let plan = Plan {
+        modes: vec![Mode::Interrupts, Mode::Timed],
+        loads: vec![0.1, 1.0, 8.0],
+        work: Duration::from_micros(20),
+        lasts: Duration::from_millis(300),
+        limit: Duration::from_secs(120),
+    };
+    let measured = measure(&kit, &plan, &mut |_| {}).unwrap();
+    println!("highest {:.0}/s, {:?}", measured.highest, measured.constants());
+    for curve in &measured.curves {
+        println!("{} {:?}", curve.mode.name(), curve.driver);
+        for point in &curve.points {
+            println!("  {point:.3?}");
+        }
+    }
+    let [interrupts, timed] = &measured.curves[..] else { panic!("two modes") };
+    // What holds on any machine.
+    for point in interrupts.points.iter().chain(&timed.points) {
+        assert!((0.0..=1.0).contains(&point.left) && point.p50 <= point.p99, "{point:?}");
+    }
+    assert!(interrupts.driver.interrupts > 0.0 && timed.driver.interrupts == 0.0);
+    assert!(measured.constants().is_some_and(|found| found.accept > 0.0));
+    let last = |curve: &Curve| *curve.points.last().unwrap();
+    for curve in &measured.curves {
+        let share = curve.points.iter().map(|point| point.share).fold(1.0, f64::min);
+        let load = last(curve).offered / measured.highest;
+        if share < SHARE_MIN || load < LOAD_MIN {
+            return println!(
+                "UNDECIDED: the guest's processor ran {share:.2} of the time, {load:.1} times its highest rate came"
+            );
+        }
+    }
+    // E-96, E-100: more is sent, less is done, and nothing is left.
+    let (kept, left) = (last(interrupts).processed / interrupts.peak(), last(interrupts).left);
+    assert!(kept < 0.5 && left < 0.2, "{kept} of the peak, {left} of the processor left");
+    // E-102: what a clock limits goes on.
+    let kept = last(timed).processed / timed.peak();
+    assert!(kept > 0.7, "{kept} of the peak");
+}
