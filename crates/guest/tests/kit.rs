@@ -48,8 +48,9 @@ fn a_command_runs_and_its_status_output_and_samples_come_back() {
     assert!(samples.len() >= 3 && samples.iter().any(|sample| sample.when == "during"));
     let counted = |at: usize| samples[at].number("stat", "cpu ", 3).unwrap();
     let idle = counted(samples.len() - 1) - counted(0);
-    // In hundredths of a second, of the second that the command slept.
-    assert!((50..3000).contains(&idle), "{idle}");
+    // The command slept for a second; how much of it the agent had depends on the host.
+    assert!((1..3000).contains(&idle), "{idle}");
+    assert!(samples[samples.len() - 1].uptime - samples[0].uptime >= 1.0);
 }
 
 #[test]

@@ -187,7 +187,8 @@ pub struct Constants {
 /// All that was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The guest's highest rate, in datagrams a second: what NAPI with backoff processed at most while it was looked for.
+    /// The guest's highest rate, in datagrams a second: what adaptive backoff processed at most while it was looked
+    /// for.
     pub highest: f64,
     /// The curves, in the plan's order.
     pub curves: Vec<Curve>,
@@ -631,8 +632,8 @@ mod tests {
         let curves = vec![curve(Mode::Interrupts, 0.85, 1.0), curve(Mode::Timed, 0.9, 1.0)];
         let measured = Measured { highest: 1.0, curves, clock: 0.0 };
         let found = measured.constants().unwrap();
-        // 1000 frames to another host take 4 %, 40 us each, of which the handler has 10. 1000 datagrams take 14 %, 140 us
-        // each, of which 60 are work and 30 the interrupt. 500 polls without load take 1 %.
+        // 1000 frames to another host take 4 %, 40 us each, of which the handler has 10. 1000 datagrams take 14 %,
+        // 140 us each, of which 60 are work and 30 the interrupt. 500 polls without load take 1 %.
         let expected = [10e-6, 10e-6, 40e-6, 30e-6, 50e-6, 20e-6];
         let found = [
             found.accept,
