@@ -353,3 +353,57 @@ fn ospf_and_bgp_of_a_second_frr_survive_a_cut_link_and_every_kill_d_39() {
     let audit = std::fs::read_to_string(net.folder.path().join("audit.jsonl")).unwrap();
     assert_eq!(audit.matches("starting another").count(), 1, "{audit}");
 }
+
+/// Connects to a router as zebra does, tells it routes to 203.0.113.0/24 and, if asked, 198.51.100.0/24 by 10.2.0.2, and
+/// stays.
+const TELLS: &str = "
+import socket, struct, sys, time
+def attribute(kind, data): return struct.pack('<HH', 4 + len(data), kind) + data
+def route(prefix):
+    body = struct.pack('<8BI', 2, 24, 0, 0, 254, 186, 0, 1, 0)
+    body += attribute(1, bytes(prefix)) + attribute(5, bytes((10, 2, 0, 2)))
+    message = struct.pack('<IHHII', 16 + len(body), 24, 0x405, 1, 0) + body
+    return struct.pack('!BBH', 1, 1, 4 + len(message)) + message
+s = socket.create_connection(('127.0.0.1', 2620))
+s.send(route((203, 0, 113, 0)))
+if sys.argv[1] == 'both': s.send(route((198, 51, 100, 0)))
+print('told', flush=True)
+time.sleep(60)
+";
+
+#[test]
+fn routes_that_are_not_told_again_go_after_the_silence_that_the_file_says() {
+    use std::io::Read;
+    let Some(mut net) = Net::new("stale") else { return };
+    net.write("fpm = '127.0.0.1:2620'\nstale-routes = '700 ms'");
+    net.start();
+    let tells = |which: &str| {
+        let mut zebra = net.inside(1, &["python3", "-c", TELLS, which]);
+        let mut zebra = zebra.stdout(Stdio::piped()).spawn().unwrap();
+        let mut told = [0; 5];
+        zebra.stdout.as_mut().unwrap().read_exact(&mut told).unwrap();
+        zebra
+    };
+    let reached = |address: &str| net.json(&format!("route {address}"))["hop"].is_number();
+    let waits = |address: &str, wanted: bool| {
+        let began = Instant::now();
+        while reached(address) != wanted {
+            assert!(began.elapsed() < Duration::from_secs(8), "{address}: {wanted}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        began.elapsed()
+    };
+    let mut zebra = tells("both");
+    for address in ["203.0.113.1", "198.51.100.1"] {
+        waits(address, true);
+    }
+    zebra.kill().unwrap();
+    zebra.wait().unwrap();
+    let mut zebra = tells("one");
+    // Long before the 10 s of a file that says nothing.
+    let took = waits("198.51.100.1", false);
+    println!("gone after {:.1} s", took.as_secs_f64());
+    assert!(reached("203.0.113.1"), "it was told again");
+    zebra.kill().unwrap();
+    zebra.wait().unwrap();
+}

@@ -28,7 +28,7 @@ use crate::port_processor::output::FRAMING;
 use crate::port_processor::reception::Receive;
 use crate::port_processor::structure::Lookup;
 use lastmeter_base::kind::{Family, Nested, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Rate};
+use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_lab::document::{
     Content, Decoder, Document, Entry, Fault, Item, Mark, Problem, Shape, join,
 };
@@ -55,6 +55,8 @@ pub struct Config {
     pub table: Option<String>,
     /// The address to which FRR's `dplane_fpm_nl` connects.
     pub fpm: Option<SocketAddr>,
+    /// Silence of FRR after which routes that it has not announced since connecting are removed.
+    pub stale_routes: Duration,
     /// Whether the kernel's routes are followed.
     pub kernel_routes: bool,
     /// Whether ports say who they are, and listen to routers that do.
@@ -145,6 +147,8 @@ pub struct Route {
 const ROUTER: &[Param] = &[
     Param::optional("fpm", ParamKind::Text, "none")
         .is("address and port on which FRR's `dplane_fpm_nl` finds the router: 127.0.0.1:2620"),
+    Param::or("stale-routes", ParamKind::Time, "10 s")
+        .is("silence of FRR after which routes go that it has not announced since it connected"),
     Param::or("kernel-routes", ParamKind::Flag, "false")
         .is("whether routes in the kernel's main table are followed, too"),
     Param::optional("table", ParamKind::Text, "none")
@@ -304,6 +308,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         routes,
         table: values.given("table"),
         fpm,
+        stale_routes: values.get("stale-routes"),
         kernel_routes: values.given("kernel-routes").unwrap_or(false),
         lldp: values.given("lldp").unwrap_or(false),
         fast: values.given("fast").unwrap_or(false),

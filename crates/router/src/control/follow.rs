@@ -1,7 +1,7 @@
 //! Routes of FRR and of the kernel, followed as long as the router runs.
 
 use super::routes::to;
-use super::{Control, PREFIXES_MAX, QUIET};
+use super::{Control, PREFIXES_MAX};
 use crate::rib::Source;
 use lastmeter_live::dataplane::routing::{Follow, Watch};
 use lastmeter_wire::netlink::{self, Message};
@@ -27,7 +27,7 @@ impl Control {
                 {
                     let mut state = control.lock();
                     state.rib.begin(Source::Fpm);
-                    state.sweep_at = Some(Instant::now() + QUIET);
+                    state.sweep_at = Some(Instant::now() + state.quiet());
                 }
                 let why = control.hear_fpm(stream);
                 control.audit("fpm", &json!(why));
@@ -77,7 +77,7 @@ impl Control {
         let mut commands = Vec::new();
         // FRR does not mark the end of its full set: silence for a while does.
         if source == Source::Fpm && state.sweep_at.is_some() {
-            state.sweep_at = Some(Instant::now() + QUIET);
+            state.sweep_at = Some(Instant::now() + state.quiet());
         }
         for message in messages {
             let Message::Route(there, route) = message else { continue };

@@ -39,8 +39,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Silence of FRR after which the routes that it has not announced since connecting are stale.
-pub const QUIET: Duration = Duration::from_secs(10);
 /// How long a restarted control processor waits for FRR to connect.
 pub const CONNECTS: Duration = Duration::from_secs(120);
 /// Limit on prefixes.
@@ -237,7 +235,7 @@ impl Control {
             state.time(&config);
             lap(&mut boot, "flows");
             state.boot = boot;
-            let patience = if state.config.fpm.is_some() { CONNECTS } else { QUIET };
+            let patience = if state.config.fpm.is_some() { CONNECTS } else { state.quiet() };
             state.sweep_at = waits.then(|| Instant::now() + patience);
         }
         let event = if adopted { "adopt" } else { "start" };
@@ -544,6 +542,10 @@ impl State {
             Some(Err(_)) => self.link = None,
             None => {}
         }
+    }
+    /// Silence of FRR after which the routes that it has not announced since connecting are stale.
+    fn quiet(&self) -> Duration {
+        Duration::from_nanos(self.config.stale_routes.as_ps() / 1000)
     }
     /// The port through which an address is reached, if it is on an attached network.
     fn port_of(&self, address: IpAddr) -> Option<u16> {
