@@ -397,6 +397,9 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         let _ = self.router("end", &[]);
+        // Its port processor goes on where its control processor was killed before.
+        let pattern = self.folder.display().to_string();
+        let _ = Command::new("pkill").args(["-9", "-f", &pattern]).output();
         let _ = Command::new("ip").args(["netns", "del", &self.namespace]).output();
     }
 }
