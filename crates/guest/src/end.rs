@@ -135,11 +135,6 @@ impl GuestEnd {
     pub fn interrupt(&self, interrupt: Interrupt) {
         self.session.call(interrupt.ring).iter().for_each(|call| ring_bell(call));
     }
-
-    /// The frames that are in the adapter, or have come to the ring and not entered it.
-    pub fn is_idle(&self) -> bool {
-        self.device.transmitter().outstanding() == 0 && self.device.receiver().held() == 0
-    }
 }
 
 /// Memory of QEMU as memory of this process.

@@ -51,16 +51,16 @@ pub const HEADER_SHORT: u64 = 10;
 
 /// How the guest's driver wants frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct HeaderFormat {
     /// Whether the header has 12 bytes.
-    pub long_header: bool,
+    pub long: bool,
     /// Whether a frame may be spread over several chains.
     pub merges: bool,
 }
 
-impl Manner {
-    fn header(self) -> u64 {
-        if self.long_header { HEADER } else { HEADER_SHORT }
+impl HeaderFormat {
+    fn len(self) -> u64 {
+        if self.long { HEADER } else { HEADER_SHORT }
     }
 }
 
@@ -104,7 +104,7 @@ struct Incoming {
 /// The adapter.
 pub struct Device {
     card: Description,
-    manner: Manner,
+    headers: HeaderFormat,
     transmitter: Transmitter,
     receiver: Receiver,
     rings: [Option<Ring>; 2],
@@ -136,7 +136,7 @@ impl Device {
             transmitter: Transmitter::new(card.clone()),
             receiver: Receiver::new(card.clone()),
             moderation: [Moderation::new(&card), Moderation::new(&card)],
-            manner: Manner { long_header: true, merges: false },
+            headers: HeaderFormat { long: true, merges: false },
             rings: [None, None],
             broken: [None, None],
             unreported: [Vec::new(), Vec::new()],
@@ -156,8 +156,8 @@ impl Device {
     }
 
     /// What the guest's driver has chosen.
-    pub fn set_manner(&mut self, manner: Manner) {
-        self.manner = manner;
+    pub fn set_header_format(&mut self, headers: HeaderFormat) {
+        self.headers = headers;
     }
 
     /// Begins to use a ring, as if its doorbell were rung.
@@ -288,7 +288,7 @@ impl Device {
                     Err(why) => return self.fail(TRANSMIT, why),
                 },
             };
-            let len = chain.room(false).saturating_sub(self.manner.header());
+            let len = chain.room(false).saturating_sub(self.headers.len());
             if !(FRAME_MIN..=FRAME_MAX).contains(&len) {
                 self.account.lose(TRANSMIT, "wrong length");
                 self.give(now, TRANSMIT, &[(chain.head, 0)], memory);
@@ -330,7 +330,7 @@ impl Device {
             match what {
                 What::WriteAck => {}
                 What::AddressAck => {
-                    let header = self.manner.header();
+                    let header = self.headers.len();
                     let Some(out) = self.outgoing.get_mut(&order.id) else { continue };
                     if out.chain.read(memory, header, &mut out.frame).is_err() {
                         out.frame.fill(0);
@@ -355,10 +355,10 @@ impl Device {
     /// Finds buffers of the guest for frames that wait for them.
     fn place(&mut self, now: Time, memory: &Memory) {
         while let Some(len) = self.receiver.announced() {
-            let wanted = self.manner.header() + len.0;
+            let wanted = self.headers.len() + len.0;
             let room = |chains: &[Chain]| chains.iter().map(|chain| chain.room(true)).sum::<u64>();
             while room(&self.gathered) < wanted {
-                let full = self.gathered.len() >= if self.manner.merges { BUFFERS_MAX } else { 1 };
+                let full = self.gathered.len() >= if self.headers.merges { BUFFERS_MAX } else { 1 };
                 if full {
                     return self.refuse(now, memory);
                 }
@@ -371,7 +371,7 @@ impl Device {
                 }
             }
             let chains = std::mem::take(&mut self.gathered);
-            let (mut left, mut header) = (len.0, self.manner.header());
+            let (mut left, mut header) = (len.0, self.headers.len());
             let mut parts = Vec::with_capacity(chains.len());
             for chain in &chains {
                 let room = chain.room(true);
@@ -404,7 +404,7 @@ impl Device {
             self.held -= one.frame.len() as u64;
             let mut header = [0; HEADER as usize];
             header[10..].copy_from_slice(&(one.chains.len() as u16).to_le_bytes());
-            let header = &header[..self.manner.header() as usize];
+            let header = &header[..self.headers.len() as usize];
             let mut bytes = [header, &one.frame].concat();
             let mut given = Vec::with_capacity(one.chains.len());
             for chain in &one.chains {

@@ -198,7 +198,7 @@ fn frames_without_buffers_wait_on_the_adapter_and_are_dropped_when_it_is_full() 
 fn a_frame_is_spread_over_merged_buffers_only_if_the_driver_wants_that() {
     for merges in [true, false] {
         let mut bench = Bench::new(Description::plain("no time at all"));
-        bench.device.set_manner(Manner { long_header: true, merges });
+        bench.device.set_header_format(HeaderFormat { long: true, merges });
         bench.device.arrive(us(1), frame(1, 5000), &bench.memory);
         bench.device.arrive(us(2), frame(2, 100), &bench.memory);
         bench.run();

@@ -9,7 +9,7 @@
 //! session; a ring that makes none is broken, and the guest is told on its error descriptor.
 
 use super::message::{Addresses, Fault, REGIONS_MAX, Region, Request};
-use crate::device::{Device, Manner, RECEIVE, TRANSMIT};
+use crate::device::{Device, HeaderFormat, RECEIVE, TRANSMIT};
 use crate::memory::Memory;
 use crate::ring::{Place, Ring};
 use lastmeter_base::Time;
@@ -241,7 +241,8 @@ impl<F> Session<F> {
             return Err(Wrong::Feature(unknown));
         }
         let merges = features & MERGED_BUFFERS != 0;
-        device.set_manner(Manner { long_header: merges || features & VERSION_1 != 0, merges });
+        device
+            .set_header_format(HeaderFormat { long: merges || features & VERSION_1 != 0, merges });
         // Without the protocol's features nothing says that a ring is enabled.
         if features & PROTOCOL == 0 {
             self.rings.iter_mut().for_each(|ring| ring.enabled = true);
