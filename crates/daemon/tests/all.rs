@@ -32,7 +32,7 @@ mod useful;
 mod wave;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lastmeterd");
@@ -56,4 +56,20 @@ fn has(program: &str) -> bool {
         println!("SKIP: no {program}");
     }
     found
+}
+
+/// The lines of `lastmeterd router bench NAME --quick`; none, said aloud, without the rights or programs that it needs.
+fn router_bench(name: &str) -> Option<Vec<serde_json::Value>> {
+    let mut command = Command::new(PROGRAM);
+    command.args(["router", "bench", name, "--quick", "--json"]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lacks = ["not permitted", "is it installed", "failed to set pid"];
+    if !output.status.success() && lacks.iter().any(|words| said.contains(words)) {
+        println!("SKIP: {said}");
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }

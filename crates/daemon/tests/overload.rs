@@ -2,10 +2,8 @@
 //!
 //! Rows: E-133.
 
-use super::PROGRAM;
 use super::attempts::{Outcome, attempt, in_time};
-use serde_json::Value;
-use std::process::{Command, Stdio};
+use super::router_bench;
 
 /// What is left at ten times the highest rate: set before the first run, by what the router is to do.
 const LEFT: f64 = 0.95;
@@ -20,19 +18,7 @@ fn a_router_forwards_as_much_when_it_is_offered_ten_times_as_much_e_133() {
 }
 
 fn overloaded() {
-    let output = Command::new(PROGRAM)
-        .args(["router", "bench", "router/overload", "--quick", "--json"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lacks = ["not permitted", "is it installed", "failed to set pid"];
-    if !output.status.success() && lacks.iter().any(|words| said.contains(words)) {
-        return println!("SKIP: {said}");
-    }
-    assert!(output.status.success(), "{said}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let Some(lines) = router_bench("router/overload") else { return };
     let at = |times: u32| {
         let name = format!("router/overload@{times}x");
         let line = lines.iter().find(|line| line["bench"] == name.as_str());

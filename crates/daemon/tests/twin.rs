@@ -1,9 +1,9 @@
 //! A router's twin: what it says of a file, and beside what is measured. The second needs root, `ip`, `ethtool`, `ping`.
 
-use super::PROGRAM;
 use super::attempts::{Outcome, attempt, in_time};
+use super::{PROGRAM, router_bench};
 use serde_json::Value;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Between what is predicted and what is measured in runs of a fraction of a second, at most this factor. It was 2 before the
 /// first runs, of which some had just that: such runs show that a prediction is of the right size, no more. The bench without
@@ -77,20 +77,8 @@ fn six_configurations_are_predicted_that_were_not_used_to_calibrate() {
 }
 
 fn beside() {
-    let output = Command::new(PROGRAM)
-        .args(["router", "bench", "router/twin", "--quick", "--json"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lacks = ["not permitted", "is it installed", "failed to set pid"];
-    if !output.status.success() && lacks.iter().any(|words| said.contains(words)) {
-        return println!("SKIP: {said}");
-    }
-    assert!(output.status.success(), "{said}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 6, "{text}");
+    let Some(lines) = router_bench("router/twin") else { return };
+    assert_eq!(lines.len(), 6, "{lines:#?}");
     for line in &lines {
         let (name, note) = (line["bench"].as_str().unwrap(), line["note"].as_str().unwrap());
         let [found, told] = ["value", "peer_value"].map(|key| line[key].as_f64().unwrap());
