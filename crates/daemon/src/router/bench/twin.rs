@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// Frames a second that are offered first: more than a core forwards.
 const OFFERED: f64 = 2.0e6;
-/// Then so many times what was forwarded: frames that find no room cost the kernel time, which is no part of what a packet
-/// costs that is forwarded.
+/// Then so many times what was forwarded: frames that find no room cost the kernel time, which is no part of what a
+/// packet costs that is forwarded.
 const AGAIN: f64 = 1.1;
 /// How often again; a quick look does so once. The run that costs least counts.
 const AGAINS: usize = 3;
