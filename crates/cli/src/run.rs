@@ -54,6 +54,20 @@ pub(crate) struct Arguments {
     beside: bool,
 }
 
+impl Arguments {
+    /// Refuses what is of no use with a router's file.
+    fn only_a_router(&self, common: &Common) -> Result<(), Complaint> {
+        let Arguments { sets, pcaps, shuffle_ties, seeds, until, no_what_ifs, layers, .. } = self;
+        let lists = !sets.is_empty() || !pcaps.is_empty() || *shuffle_ties > 0 || *no_what_ifs;
+        let given = seeds.is_some() || until.is_some() || self.out.is_some() || *layers;
+        if lists || given || common.seed.is_some() {
+            let right = "give --beside, --json or --quick, or see `lastmeter router twin --help`";
+            return Err(Complaint(format!("a router's file is predicted by its twin: {right}")));
+        }
+        Ok(())
+    }
+}
+
 /// More runs than this are a sweep's.
 const SEEDS_MAX: u64 = 100_000;
 
@@ -71,6 +85,7 @@ Examples:
 pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let found = capture::experiment(&arguments.experiment, &arguments.path)?;
     if is_router(&found.name, &found.text) {
+        arguments.only_a_router(common)?;
         let mut words = vec!["twin".to_owned(), arguments.experiment.clone()];
         words.extend(arguments.beside.then(|| "--beside".to_owned()));
         return daemon::run(common, "router", &daemon::Arguments::of(words));

@@ -201,3 +201,20 @@ fn a_run_folder_that_is_not_ours_is_refused() {
     assert_ne!(status, Some(2), "{said}");
     assert!(elsewhere.join("file").exists() && folder.join("1-0").exists());
 }
+
+#[test]
+fn options_that_a_routers_file_has_no_use_for_are_refused_and_not_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let router = "[ports.a]\ninterface = 'a'\n[ports.b]\ninterface = 'b'\n";
+    std::fs::write(folder.path().join("router.toml"), router).unwrap();
+    std::fs::write(folder.path().join("other.toml"), "[nodes]\n").unwrap();
+    for (arguments, said) in [
+        (&["run", "router.toml", "--set", "ports.a.rate=1"][..], "a router's file is predicted"),
+        (&["run", "router.toml", "--seeds", "3"], "lastmeter router twin --help"),
+        (&["run", "other.toml", "--beside"], "--beside is for a router's file"),
+    ] {
+        let output = run(folder.path(), arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(said), "{arguments:?}: {told}");
+    }
+}

@@ -462,6 +462,16 @@ fn nbd_is_encrypted_for_clients_of_others() {
     );
     let lines = ran("qemu-img", &["info", "--object", &credentials, "--image-opts", &image]);
     assert!(lines.contains("64 KiB"), "{lines}");
+    // A certificate that is not there is found before the disk runs.
+    let wrong = text.replace("'certificate.pem'", "'nothing.pem'");
+    std::fs::write(folder.path().join("wrong.toml"), wrong).unwrap();
+    let check = Command::new(PROGRAM)
+        .args(["disk", "check"])
+        .arg(folder.path().join("wrong.toml"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&check.stderr).into_owned();
+    assert!(!check.status.success() && told.contains("nothing.pem"), "{told}");
     // Whoever trusts another certificate goes.
     let stranger = Command::new("nbdinfo").arg(place("a-long-secret", "unknown")).output().unwrap();
     assert!(!stranger.status.success());

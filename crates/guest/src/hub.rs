@@ -115,20 +115,18 @@ impl Hub {
     /// Handles what has come from outside.
     fn hear(&mut self, epoch: Epoch) {
         for at in 0..2 {
-            let card = self.ends[1 - at].device().map(|device| device.card().clone());
-            match &mut self.ends[at] {
-                End::Guest(guest) => guest.hear(epoch.now()),
-                End::Port(port) => {
-                    let mut frames = Vec::new();
-                    port.take(&mut frames);
-                    let now = epoch.now();
-                    if let Some(card) = card {
-                        frames
-                            .into_iter()
-                            .for_each(|frame| self.cables[at].send(now, frame, &card));
-                    }
+            let port = match &mut self.ends[at] {
+                End::Guest(guest) => {
+                    guest.hear(epoch.now());
+                    continue;
                 }
-            }
+                End::Port(port) => port,
+            };
+            let mut frames = Vec::new();
+            port.take(&mut frames);
+            let Some(device) = self.ends[1 - at].device() else { continue };
+            let now = epoch.now();
+            frames.into_iter().for_each(|frame| self.cables[at].send(now, frame, device.card()));
         }
     }
 

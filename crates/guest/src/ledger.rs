@@ -43,7 +43,7 @@ pub fn ledger(hub: &Hub, at: usize, other: &str, provenance: Provenance) -> Opti
     let End::Guest(guest) = &hub.ends[at] else { return None };
     let account = guest.device.account();
     let seconds = account.lasted().as_secs_f64();
-    let held = [guest.device.receiver().held(), guest.device.transmitter().outstanding()];
+    let held = [RECEIVE, TRANSMIT].map(|ring| guest.device.held(ring));
     let out = path(
         (&format!("guest to {other}"), TRANSMIT, held[TRANSMIT]),
         account,
@@ -72,7 +72,12 @@ pub fn ledger(hub: &Hub, at: usize, other: &str, provenance: Provenance) -> Opti
     };
     let latency_residual = residual(&out).max(residual(&into));
     let mut ledger = Ledger::new(title, seconds, vec![out, into], resources, provenance);
-    ledger.balance = Balance { latency_residual, packets_residual: 0 };
+    let packets = [RECEIVE, TRANSMIT].map(|ring| {
+        let lost = account.lost[ring].values().sum::<u64>();
+        account.entered[ring] as i64 - (account.frames[ring] + lost + held[ring]) as i64
+    });
+    let packets_residual = packets.into_iter().sum();
+    ledger.balance = Balance { latency_residual, packets_residual };
     ledger.verdict = Some(verdict);
     ledger.notes = notes(account, &hub.cables[1 - at].wait, other);
     ledger.notes.extend(crate::predict::words(guest.device.card()));

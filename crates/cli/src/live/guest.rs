@@ -81,7 +81,7 @@ pub(super) fn live(
     let kit = Kit::find().map_err(|why| Complaint(why.to_string()))?;
     stop_on_signal(control)?;
     let _precedence = Precedence::take();
-    let folder = Folder::new()?;
+    let folder = kit::Folder::new().map_err(|why| Complaint(why.to_string()))?;
     let propagation = match &arguments.propagation {
         Some(text) => time(text)?,
         None => Duration::ZERO,
@@ -223,13 +223,12 @@ fn command(common: &Common, arguments: &Arguments) -> Result<Vec<String>, Compla
 
 /// The words as a line of the guest's shell.
 fn script(words: &[String]) -> String {
-    let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
-    quoted.collect::<Vec<_>>().join(" ")
+    words.iter().map(|word| kit::quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// An adapter, and the socket at which its guest connects.
-fn end(folder: &Folder, name: &str, card: Description) -> Result<(End, PathBuf), Complaint> {
-    let socket = folder.0.join(name);
+fn end(folder: &kit::Folder, name: &str, card: Description) -> Result<(End, PathBuf), Complaint> {
+    let socket = folder.path().join(name);
     let made = UnixListener::bind(&socket).and_then(|listener| GuestEnd::new(listener, card));
     let guest = made.map_err(|error| fault("opening a socket", error))?;
     Ok((End::Guest(Box::new(guest)), socket))
@@ -398,23 +397,4 @@ fn model(device: &Device) -> serde_json::Value {
         (name.to_owned(), row.unwrap_or_default())
     });
     serde_json::Value::Object(rows.into_iter().collect())
-}
-
-/// A folder of this run, for its socket.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Folder, Complaint> {
-        use std::os::unix::fs::DirBuilderExt;
-        let path = std::env::temp_dir().join(format!("lastmeter-adapter-{}", std::process::id()));
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|error| fault(&format!("making {}", path.display()), error))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

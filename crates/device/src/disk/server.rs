@@ -150,6 +150,14 @@ impl Config {
     pub fn parse(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| error.to_string())
     }
+    /// What TLS needs, if it has a certificate.
+    ///
+    /// # Errors
+    /// Which file cannot be used.
+    pub fn encryption(&self, folder: &Path) -> Result<Option<Arc<ServerConfig>>, String> {
+        let tls = self.tls.as_ref().map(|files| tls::server(files, folder));
+        tls.transpose().map_err(|why| format!("tls: {why}"))
+    }
     /// The disk that it describes; files are in `folder`.
     ///
     /// # Errors
@@ -264,8 +272,7 @@ impl Server {
         }
         let clients = Arc::<AtomicUsize>::default();
         let number = AtomicU64::new(0);
-        let tls = config.tls.as_ref().map(|files| tls::server(files, folder));
-        let tls = tls.transpose().map_err(|why| format!("tls: {why}"))?;
+        let tls = config.encryption(folder)?;
         let shared = Shared { disk, clients, number, tell: Arc::new(tell), tls };
         let shared = Arc::new(shared);
         let secured = !config.clients.is_empty();

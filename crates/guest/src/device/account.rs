@@ -34,7 +34,9 @@ pub struct Account {
     pub sent: Distribution,
     /// From its arrival until the frame is in the guest's memory and an interrupt is due.
     pub received: Distribution,
-    /// Frames, by ring.
+    /// Frames that the guest offered, or that arrived, by ring.
+    pub entered: [u64; 2],
+    /// Frames that have left, or are in the guest's memory, by ring.
     pub frames: [u64; 2],
     /// Bytes of frames, by ring.
     pub bytes: [u64; 2],

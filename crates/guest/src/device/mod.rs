@@ -172,7 +172,9 @@ impl Device {
         let ring = self.rings[which].take()?;
         if which == TRANSMIT {
             self.doorbells.clear();
-            self.next = None;
+            if self.next.take().is_some() {
+                self.account.lose(TRANSMIT, "the ring was stopped");
+            }
         } else {
             self.gathered.clear();
         }
@@ -192,11 +194,6 @@ impl Device {
     /// Its description.
     pub fn card(&self) -> &Description {
         &self.card
-    }
-
-    /// The machine of its transmissions.
-    pub fn transmitter(&self) -> &Transmitter {
-        &self.transmitter
     }
 
     /// The machine of its receptions.
@@ -226,9 +223,18 @@ impl Device {
         self.fetch(now, memory);
     }
 
+    /// Frames in the adapter, or taken from the ring and waiting for it.
+    pub fn held(&self, which: usize) -> u64 {
+        match which {
+            RECEIVE => self.receiver.held(),
+            _ => self.transmitter.outstanding() + u64::from(self.next.is_some()),
+        }
+    }
+
     /// A frame has arrived from the network.
     pub fn arrive(&mut self, now: Time, frame: Vec<u8>, memory: &Memory) {
         self.advance(now, memory);
+        self.account.entered[RECEIVE] += 1;
         let len = frame.len() as u64;
         let wrong = !(FRAME_MIN..=FRAME_MAX).contains(&len);
         if wrong || self.held + len > HELD_MAX || !self.receiver.arrive(now, Bytes(len)) {
@@ -321,7 +327,9 @@ impl Device {
             self.doorbells.pop_front();
         }
         let Some(&(limit, rung)) = self.doorbells.front() else { return Ok(None) };
-        Ok(ring.take(memory, limit)?.map(|chain| (chain, rung)))
+        let chain = ring.take(memory, limit)?;
+        self.account.entered[TRANSMIT] += u64::from(chain.is_some());
+        Ok(chain.map(|chain| (chain, rung)))
     }
 
     /// Acts on what the transmitter has reported.

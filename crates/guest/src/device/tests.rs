@@ -186,6 +186,7 @@ fn frames_without_buffers_wait_on_the_adapter_and_are_dropped_when_it_is_full() 
     let account = bench.device.account();
     // 256 buffers of the guest, room for 300 frames on the adapter.
     assert_eq!((account.frames[RECEIVE], account.lost[RECEIVE].get("no buffer")), (256, Some(&44)));
+    assert_eq!((account.entered[RECEIVE], bench.device.held(RECEIVE)), (600, 300));
     for number in 0..556 {
         assert_eq!(bench.nic.receive(&bench.memory), Ok(Some(frame(number, 100))));
         bench.device.doorbell(us(700 + number), RECEIVE, &bench.memory);
@@ -270,5 +271,7 @@ proptest! {
         let account = bench.device.account();
         let lost: u64 = account.lost[TRANSMIT].values().sum();
         prop_assert_eq!(account.frames[TRANSMIT] + lost, offers.len() as u64);
+        prop_assert_eq!(account.entered[TRANSMIT], offers.len() as u64);
+        prop_assert_eq!(bench.device.held(TRANSMIT), 0);
     }
 }

@@ -28,6 +28,7 @@ pub use report::{Report, SAMPLE_MAX, SAMPLES_MAX, Sample, fuzz};
 use rustix::process::{Pid, setpriority_process};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -150,8 +151,8 @@ impl Kit {
     }
 }
 
-/// A word of the shell.
-fn quoted(text: &str) -> String {
+/// A word of the guest's shell.
+pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
@@ -301,21 +302,27 @@ impl Options {
     }
 }
 
-/// A folder that goes with the guest.
+/// A folder for sockets and files of a guest, which only its owner can enter; removed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
-    pub(crate) fn new() -> Result<Folder> {
+    /// A new one.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn new() -> Result<Folder> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("lastmeter-guest-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        doing(&format!("making {}", path.display()), fs::create_dir(&path))?;
+        let made = fs::DirBuilder::new().mode(0o700).create(&path);
+        doing(&format!("making {}", path.display()), made)?;
         Ok(Folder(path))
     }
 }

@@ -18,8 +18,8 @@ mod wire;
 pub use wire::{Datagram, Kind, Offered, Wire};
 
 use crate::kit::{self, Error, Guest, Kit, Network, Options};
+use lastmeter_live::clock::Precedence;
 use lastmeter_live::flood::nanoseconds;
-use rustix::process::setpriority_process;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 use wire::{GUEST, GUEST_IP, PEER, PEER_IP, shifted};
@@ -431,7 +431,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The guest's highest rate: loads grow until less than half is processed.
+    /// The guest's highest rate: of several loads, each greater than the one before, the most that was processed.
     fn highest(&mut self) -> kit::Result<f64> {
         (self.progress)("the highest rate");
         self.begin()?;
@@ -552,17 +552,8 @@ pub fn measure(kit: &Kit, plan: &Plan, progress: &mut dyn FnMut(&str)) -> kit::R
     };
     progress("the guest starts");
     // What offers the load comes before other programs, too.
-    prefer(NICE);
-    let measured = run(kit, plan, &options, &listener, progress);
-    prefer(0);
-    measured
-}
-
-/// This thread's niceness and that of its session, whose programs share what other sessions leave. Without the rights
-/// nothing happens.
-fn prefer(nice: i32) {
-    let _ = setpriority_process(None, nice);
-    let _ = std::fs::write("/proc/self/autogroup", nice.to_string());
+    let _precedence = Precedence::take();
+    run(kit, plan, &options, &listener, progress)
 }
 
 fn run(

@@ -186,8 +186,9 @@ impl<F> Session<F> {
                     self.halt(*ring, device)?;
                 }
             }
-            Request::SetStatus(_) | Request::Status => return Err(Wrong::Request(39)),
-            Request::Other(number) => return Err(Wrong::Request(*number)),
+            Request::SetStatus(_) | Request::Status | Request::Other(_) => {
+                return Err(Wrong::Request(request.emit().0));
+            }
         }
         self.begin(now, device);
         Ok(None)

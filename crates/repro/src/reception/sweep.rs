@@ -100,9 +100,15 @@ impl Machine {
             transfer: Duration::ZERO,
             len,
         };
-        let work = protocol + application;
-        let unit = Duration::from_ms(1).scale_ceil(work.as_ps(), Duration::from_us(747).as_ps());
-        Ok(Machine { what, setup, unit })
+        Ok(Machine::with(what, setup))
+    }
+
+    /// Another host, whose times are to that of 1997's as the work for a packet.
+    pub fn with(what: String, setup: Setup) -> Machine {
+        let machine = Machine { what, setup, unit: Duration::ZERO };
+        let then = Duration::from_us(747).as_ps();
+        let unit = Duration::from_ms(1).scale_ceil(machine.work().as_ps(), then);
+        Machine { unit, ..machine }
     }
 
     /// Packets per second if reception cost nothing but its work.

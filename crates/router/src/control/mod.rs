@@ -9,6 +9,7 @@
 //!
 //! Rows: D-05, D-24, D-27, D-37, D-40.
 
+mod audit;
 mod discovery;
 mod drawing;
 mod flows;
@@ -32,7 +33,6 @@ use lastmeter_wire::netlink::{Address, masked};
 use routes::{own_routes, port_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -261,13 +261,7 @@ impl Control {
     fn audit(&self, event: &str, what: &Value) {
         let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let line = json!({ "at": at.map_or(0, |at| at.as_secs()), "event": event, "what": what });
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.run.join("audit.jsonl"));
-        if let Ok(mut file) = file {
-            let _ = writeln!(file, "{line}");
-        }
+        let _ = audit::append(&self.run, &line.to_string(), audit::BYTES_MAX);
     }
 
     /// Supervises the port processor and stale routes until asked to stop. `start` restarts the port processor.

@@ -93,9 +93,7 @@ fn machine(constants: &Constants) -> Machine {
         transfer: Duration::ZERO,
         len: Bytes(64),
     };
-    let work = costs.accept + costs.protocol + costs.application;
-    let unit = Duration::from_ms(1).scale_ceil(work.as_ps(), Duration::from_us(747).as_ps());
-    Machine { what: "its model, with the constants above".to_owned(), setup, unit }
+    Machine::with("its model, with the constants above".to_owned(), setup)
 }
 
 fn modes(part: &str) -> Result<Vec<Mode>, Complaint> {
