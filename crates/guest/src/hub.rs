@@ -86,18 +86,16 @@ impl Hub {
     /// Handles everything due by now, in the order in which it became due.
     fn advance(&mut self, epoch: Epoch) {
         let now = epoch.now();
-        while let Some(due) = self.ready_at().filter(|&due| due <= now) {
-            for at in 0..2 {
-                if let End::Guest(guest) = &mut self.ends[at] {
+        loop {
+            // Hearing may have left some, too.
+            self.pass_on(epoch);
+            let Some(due) = self.ready_at().filter(|&due| due <= now) else { return };
+            for end in &mut self.ends {
+                if let End::Guest(guest) = end {
                     guest.advance(due);
-                    guest.device.departures().into_iter().for_each(|d| self.cables[at].carry(d));
-                    for interrupt in guest.device.interrupts() {
-                        guest.interrupt(interrupt);
-                        self.report.interrupts += 1;
-                        late(&mut self.report.lag, epoch, interrupt);
-                    }
                 }
             }
+            self.pass_on(epoch);
             for at in 0..2 {
                 while let Some(arrival) = self.cables[at].take(due) {
                     match &mut self.ends[1 - at] {
@@ -108,6 +106,19 @@ impl Hub {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// Passes on what has left the adapters, and interrupts their guests.
+    fn pass_on(&mut self, epoch: Epoch) {
+        for at in 0..2 {
+            let End::Guest(guest) = &mut self.ends[at] else { continue };
+            guest.device.departures().into_iter().for_each(|d| self.cables[at].carry(d));
+            for interrupt in guest.device.interrupts() {
+                guest.interrupt(interrupt);
+                self.report.interrupts += 1;
+                late(&mut self.report.lag, epoch, interrupt);
             }
         }
     }
