@@ -5,12 +5,14 @@
 //! | `fuzz_guest_livelock` | what a program in a guest sends and writes |
 //! | `fuzz_guest_report` | what the agent in a guest says |
 //! | [`fuzz_guest_rings`] | a guest's rings, and an adapter that serves them |
+//! | [`fuzz_vfio_session`] | messages of a client, and the PCI device that they run |
 //! | [`fuzz_vhost_session`] | messages of QEMU, and the adapter that they set up |
 
 use crate::device::{Device, RECEIVE, TRANSMIT};
 use crate::driver::{LENGTH, MEMORY, Nic};
 use crate::memory::Memory;
 use crate::ring::Ring;
+use crate::vfio;
 use crate::vhost::message::{HEADER, Header, Region, Request};
 use crate::vhost::session::{RINGS, Session};
 use lastmeter_base::{Duration, Time};
@@ -23,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_guest_livelock", run: crate::livelock::fuzz },
     Target { name: "fuzz_guest_report", run: crate::kit::fuzz },
     Target { name: "fuzz_guest_rings", run: fuzz_guest_rings },
+    Target { name: "fuzz_vfio_session", run: fuzz_vfio_session },
     Target { name: "fuzz_vhost_session", run: fuzz_vhost_session },
 ];
 
@@ -103,6 +106,33 @@ pub fn fuzz_vhost_session(bytes: &[u8]) {
     }
 }
 
+/// A stream of messages of vfio-user: each is answered or refused, and the device serves whatever they set up.
+pub fn fuzz_vfio_session(bytes: &[u8]) {
+    let (mut session, mut device) =
+        (vfio::session::Session::<u8>::new([2; 6]), Device::new(card()));
+    let map = |region: &Region, _: &u8| {
+        let len = usize::try_from(region.size).ok().filter(|&len| (1..=1 << 20).contains(&len));
+        let fresh = |len| Foreign::fresh(len).map_err(|why| why.to_string());
+        len.ok_or_else(|| "too long".to_owned()).and_then(fresh)
+    };
+    let hello = vfio::message::Request::Version { major: 0, minor: 0, capabilities: Vec::new() };
+    assert!(session.handle(Time::START, &hello, Vec::new(), &map, &mut device).is_ok(), "first");
+    let (mut rest, mut now) = (bytes, Time::START);
+    for _ in 0..MESSAGES_MAX {
+        let Some((header, payload)) = rest.split_first_chunk() else { return };
+        let Ok(header) = vfio::message::Header::parse(header) else { return };
+        let Some((payload, after)) = payload.split_at_checked(header.size) else { return };
+        rest = after;
+        if let Ok(request) = vfio::message::Request::parse(header.command, payload) {
+            let fds = vec![0; usize::from(header.id % 3)];
+            let _ = session.handle(now, &request, fds, &map, &mut device);
+        }
+        now += Duration::from_ms(2);
+        serve(&mut device, session.memory(), now);
+    }
+    session.end(&mut device);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +143,7 @@ mod tests {
         fn any_bytes_are_served(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
             fuzz_guest_rings(&bytes);
             fuzz_vhost_session(&bytes);
+            fuzz_vfio_session(&bytes);
         }
     }
 }

@@ -188,6 +188,11 @@ fn notes(account: &Account, wait: &Distribution, other: &str) -> Vec<String> {
             account.frames[TRANSMIT], account.doorbells[TRANSMIT], account.frames[RECEIVE],
         ),
         format!(
+            "Of {} bytes of frames, {} were copied between the guest and this process.",
+            account.bytes.iter().sum::<u64>(),
+            account.copied.iter().sum::<u64>(),
+        ),
+        format!(
             "Frames from {other} waited {} for the wire in, at most {}.",
             Duration::from_secs_f64(wait.mean()),
             wait.max(),

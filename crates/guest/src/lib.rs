@@ -1,14 +1,17 @@
 //! Adapters that do not exist, under real Linux guests, in real time.
 //!
 //! ```text
-//! guest (QEMU): application, stack, virtio driver
-//!    | rings in shared memory; doorbells and interrupts are eventfds
-//! [ vhost ] --> [ device: a description's stages on the wall clock ] --> [ network ]
+//! guest (QEMU): application, stack, virtio driver, or that of simple-nic
+//!    | rings in shared memory; doorbells and interrupts are eventfds, or messages
+//! [ vhost, vfio ] --> [ device: a description's stages on the wall clock ] --> [ network ]
 //! ```
 //!
 //! | module      | gives                                                                         |
 //! |-------------|-------------------------------------------------------------------------------|
 //! | [`vhost`]   | the protocol by which QEMU hands a guest's rings to another process           |
+//! | [`vfio`]    | the protocol by which QEMU hands a PCI device to another process              |
+//! | [`registers`] | the registers and rings of `simple-nic`, the device behind it               |
+//! | [`socket`]  | messages and descriptors over a socket                                        |
 //! | [`memory`]  | a guest's memory, every access checked                                        |
 //! | [`ring`]    | split virtqueues                                                              |
 //! | [`device`]  | the adapter as a machine: rings, a description's stages, interrupts           |
@@ -32,5 +35,8 @@ pub mod livelock;
 pub mod memory;
 pub mod network;
 pub mod predict;
+pub mod registers;
 pub mod ring;
+pub mod socket;
+pub mod vfio;
 pub mod vhost;

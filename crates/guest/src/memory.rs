@@ -22,11 +22,18 @@ impl std::fmt::Display for Outside {
 
 impl std::error::Error for Outside {}
 
-/// A region and what is mapped for it.
+/// A region and what is mapped for it, unless it cannot be reached.
 #[derive(Debug)]
 struct Part {
     region: Region,
-    memory: Foreign,
+    memory: Option<Foreign>,
+}
+
+impl Part {
+    /// Whether it has some of these bytes.
+    fn overlaps(&self, from: u64, to: u64) -> bool {
+        self.region.guest < to && from < self.region.guest.saturating_add(self.region.size)
+    }
 }
 
 /// A guest's memory.
@@ -43,9 +50,42 @@ impl Memory {
     pub fn add(&mut self, region: Region, memory: Foreign) -> bool {
         let fits = memory.size() as u64 == region.size;
         if fits {
-            self.0.push(Part { region, memory });
+            self.0.push(Part { region, memory: Some(memory) });
         }
         fits
+    }
+
+    /// Adds a region that is there but cannot be reached.
+    pub fn reserve(&mut self, region: Region) {
+        self.0.push(Part { region, memory: None });
+    }
+
+    /// How many regions there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether a region has some of these bytes.
+    pub fn overlaps(&self, address: u64, size: u64) -> bool {
+        let end = address.saturating_add(size);
+        self.0.iter().any(|part| part.overlaps(address, end))
+    }
+
+    /// Removes the regions within these bytes; `false`, and nothing is changed, if there are none, or one is only
+    /// partly within.
+    pub fn remove(&mut self, address: u64, size: u64) -> bool {
+        let end = address.saturating_add(size);
+        let within = |part: &Part| {
+            let Region { guest, size, .. } = part.region;
+            guest >= address && guest.saturating_add(size) <= end
+        };
+        let count = |is: &dyn Fn(&Part) -> bool| self.0.iter().filter(|part| is(part)).count();
+        let touched = count(&|part| part.overlaps(address, end));
+        if touched == 0 || touched != count(&within) {
+            return false;
+        }
+        self.0.retain(|part| !within(part));
+        true
     }
 
     /// The guest's address of what QEMU sees at `user`.
@@ -66,7 +106,8 @@ impl Memory {
         let found = self.0.iter().find_map(|part| {
             let within = address.checked_sub(part.region.guest)?;
             let end = within.checked_add(len as u64)?;
-            (end <= part.region.size).then_some((&part.memory, within as usize))
+            let memory = part.memory.as_ref()?;
+            (end <= part.region.size).then_some((memory, within as usize))
         });
         found.ok_or(Outside { address, len: len as u64 })
     }
@@ -146,6 +187,16 @@ pub(crate) mod tests {
         assert_eq!(memory.load(0x1fff).unwrap_err().address, 0x1fff);
         assert_eq!(memory.of_user(0x7f00_0ffe), Ok(0x1ffe));
         assert!(memory.of_user(0x7f00_1000).is_err() && memory.of_user(0x1ffe).is_err());
+    }
+
+    #[test]
+    fn regions_go_whole_or_not_at_all() {
+        let mut two = memory(0, 0, 4096);
+        two.reserve(Region { guest: 8192, size: 4096, user: 0, offset: 0 });
+        assert!(two.check(8192, 1).is_err(), "there, but not to be reached");
+        assert!(two.overlaps(4095, 1) && two.overlaps(9000, 1) && !two.overlaps(4096, 4096));
+        assert!(!two.remove(0, 9000) && !two.remove(4096, 4096) && two.count() == 2);
+        assert!(two.remove(8192, 4096) && two.remove(0, u64::MAX) && two.count() == 0);
     }
 
     #[test]

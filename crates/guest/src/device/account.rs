@@ -40,6 +40,8 @@ pub struct Account {
     pub frames: [u64; 2],
     /// Bytes of frames, by ring.
     pub bytes: [u64; 2],
+    /// Of these, bytes that were copied from or to the guest, by ring.
+    pub copied: [u64; 2],
     /// Frames lost, by ring and reason.
     pub lost: [BTreeMap<&'static str, u64>; 2],
     /// Doorbells seen, by ring.

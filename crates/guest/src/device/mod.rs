@@ -11,17 +11,24 @@
 //! late the machine is told, so lateness does not add up. A frame is copied from the guest when its DMA ends, and into
 //! it when its last buffer is full; a used descriptor is written when the frame has left, or is there.
 //!
-//! A ring that the guest has broken is used no more; the other goes on.
+//! A ring that the guest has broken is used no more; the other goes on. What is under way for a ring that its driver
+//! gives up ends there: memory that may be another's by then is not touched.
+//!
+//! Where only headers are copied, the rest of a frame takes its time and is not moved: what is sent has zeros there,
+//! and what is received is whatever the guest's buffer has (E-51, E-54). The guest is told that the checksum is right.
 //!
 //! Deviations from hardware: one pair of rings, whatever the description has; all frames are best effort; what is
 //! received does not wait for what is sent.
 
 mod account;
+mod queue;
 
 pub use account::{Account, StageTimes};
+pub use queue::Queue;
 
 use crate::memory::Memory;
-use crate::ring::{Broken, Chain, Ring};
+use crate::registers;
+use crate::ring::{Broken, Chain};
 use lastmeter_base::{Bytes, Time};
 use lastmeter_host::adapter::description::{Description, Synchronisation};
 use lastmeter_host::adapter::moderation::Moderation;
@@ -44,23 +51,33 @@ const BUFFERS_MAX: usize = 64;
 /// Most doorbells remembered while the adapter is full; the last one stands for any beyond.
 const DOORBELLS_MAX: usize = 1 << 16;
 
+/// Of what precedes a frame: its checksum has been found right.
+const CHECKED: u8 = 2;
 /// Length of what precedes a frame in a chain: with merged buffers or virtio 1, and before.
 pub const HEADER: u64 = 12;
 /// The same before virtio 1 without merged buffers.
 pub const HEADER_SHORT: u64 = 10;
 
-/// How the guest's driver wants frames.
+/// What precedes a frame in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeaderFormat {
-    /// Whether the header has 12 bytes.
-    pub long: bool,
-    /// Whether a frame may be spread over several chains.
-    pub merges: bool,
+pub enum HeaderFormat {
+    /// Nothing.
+    None,
+    /// The header before virtio 1 without merged buffers.
+    Short,
+    /// The header of virtio 1.
+    Long,
+    /// The same, and a frame may be spread over several chains.
+    Merged,
 }
 
 impl HeaderFormat {
     fn len(self) -> u64 {
-        if self.long { HEADER } else { HEADER_SHORT }
+        match self {
+            HeaderFormat::None => 0,
+            HeaderFormat::Short => HEADER_SHORT,
+            HeaderFormat::Long | HeaderFormat::Merged => HEADER,
+        }
     }
 }
 
@@ -90,6 +107,8 @@ struct Outgoing {
     /// When its doorbell was seen, and when the adapter took it.
     rung: Time,
     taken: Time,
+    /// Which use of the ring it is of.
+    use_of: u64,
 }
 
 /// A frame on its way into the guest.
@@ -99,15 +118,20 @@ struct Incoming {
     chains: Vec<Chain>,
     /// When it had its buffers.
     placed: Time,
+    use_of: u64,
 }
 
 /// The adapter.
 pub struct Device {
     card: Description,
     headers: HeaderFormat,
+    /// Bytes of each frame that are copied.
+    copied: u64,
     transmitter: Transmitter,
     receiver: Receiver,
-    rings: [Option<Ring>; 2],
+    rings: [Option<Queue>; 2],
+    /// How often a driver has given up each ring with all that was under way.
+    uses: [u64; 2],
     broken: [Option<Broken>; 2],
     moderation: [Moderation; 2],
     /// When frames were done that no interrupt has reported.
@@ -136,8 +160,10 @@ impl Device {
             transmitter: Transmitter::new(card.clone()),
             receiver: Receiver::new(card.clone()),
             moderation: [Moderation::new(&card), Moderation::new(&card)],
-            headers: HeaderFormat { long: true, merges: false },
+            headers: HeaderFormat::Long,
+            copied: u64::MAX,
             rings: [None, None],
+            uses: [0, 0],
             broken: [None, None],
             unreported: [Vec::new(), Vec::new()],
             doorbells: VecDeque::new(),
@@ -160,9 +186,14 @@ impl Device {
         self.headers = headers;
     }
 
+    /// Copies only so many bytes of each frame between this process and the guest, from its begin on.
+    pub fn copy_headers(&mut self, most: Bytes) {
+        self.copied = most.0;
+    }
+
     /// Begins to use a ring, as if its doorbell were rung.
-    pub fn start(&mut self, now: Time, which: usize, ring: Ring, memory: &Memory) {
-        self.rings[which] = Some(ring);
+    pub fn start(&mut self, now: Time, which: usize, ring: impl Into<Queue>, memory: &Memory) {
+        self.rings[which] = Some(ring.into());
         self.broken[which] = None;
         self.doorbell(now, which, memory);
     }
@@ -179,6 +210,47 @@ impl Device {
             self.gathered.clear();
         }
         Some(ring.base())
+    }
+
+    /// Stops using a ring, whose buffers are touched no more: frames under way from it are not sent.
+    pub fn forget(&mut self, which: usize) {
+        self.stop(which);
+        self.broken[which] = None;
+        self.uses[which] += 1;
+    }
+
+    /// A ring whose indexes are registers.
+    pub fn registers_ring(&self, which: usize) -> Option<&registers::ring::Ring> {
+        match &self.rings[which] {
+            Some(Queue::Registers(ring)) => Some(ring),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn registers_ring_mut(&mut self, which: usize) -> Option<&mut registers::ring::Ring> {
+        match &mut self.rings[which] {
+            Some(Queue::Registers(ring)) => Some(ring),
+            _ => None,
+        }
+    }
+
+    /// Changes which interrupts come; `change` returns whether one that was due before comes at once.
+    pub fn interrupts_of(
+        &mut self,
+        now: Time,
+        which: usize,
+        change: impl FnOnce(&mut registers::ring::Ring) -> bool,
+    ) {
+        if self.registers_ring_mut(which).is_some_and(change) {
+            self.account.raised[which] += 1;
+            self.interrupts.push(Interrupt { at: now, ring: which });
+        }
+    }
+
+    /// Bytes of frames on the adapter that are not in the guest's memory yet.
+    pub fn buffered(&self) -> Bytes {
+        Bytes(self.held)
     }
 
     /// Why a ring is used no more.
@@ -303,7 +375,8 @@ impl Device {
             match self.transmitter.submit(now, Order::new(self.numbers, Bytes(len))) {
                 Ok(()) => {
                     let frame = vec![0; len as usize];
-                    let outgoing = Outgoing { chain, frame, rung, taken: now };
+                    let use_of = self.uses[TRANSMIT];
+                    let outgoing = Outgoing { chain, frame, rung, taken: now, use_of };
                     self.outgoing.insert(self.numbers, outgoing);
                     self.numbers += 1;
                     self.follow(memory);
@@ -340,12 +413,20 @@ impl Device {
                 What::AddressAck => {
                     let header = self.headers.len();
                     let Some(out) = self.outgoing.get_mut(&order.id) else { continue };
-                    if out.chain.read(memory, header, &mut out.frame).is_err() {
+                    let is_given_up = out.use_of != self.uses[TRANSMIT];
+                    let copied = order.len.0.min(self.copied) as usize;
+                    let into = &mut out.frame[..copied];
+                    if is_given_up || out.chain.read(memory, header, into).is_err() {
                         out.frame.fill(0);
                     }
+                    self.account.copied[TRANSMIT] += copied as u64;
                 }
                 What::TransmitAck | What::Dropped | What::GivenUp => {
                     let Some(out) = self.outgoing.remove(&order.id) else { continue };
+                    if out.use_of != self.uses[TRANSMIT] {
+                        self.account.lose(TRANSMIT, "given up by the driver");
+                        continue;
+                    }
                     match what {
                         What::TransmitAck => {
                             self.account.sent(out.rung, out.taken, &phases, order.len);
@@ -366,8 +447,8 @@ impl Device {
             let wanted = self.headers.len() + len.0;
             let room = |chains: &[Chain]| chains.iter().map(|chain| chain.room(true)).sum::<u64>();
             while room(&self.gathered) < wanted {
-                let full = self.gathered.len() >= if self.headers.merges { BUFFERS_MAX } else { 1 };
-                if full {
+                let merges = self.headers == HeaderFormat::Merged;
+                if self.gathered.len() >= if merges { BUFFERS_MAX } else { 1 } {
                     return self.refuse(now, memory);
                 }
                 let Some(ring) = &mut self.rings[RECEIVE] else { return };
@@ -390,7 +471,8 @@ impl Device {
                 parts.push(Bytes(part));
             }
             let frame = self.arrived.pop_front().unwrap_or_default();
-            self.incoming.push_back(Incoming { frame, chains, placed: now });
+            let use_of = self.uses[RECEIVE];
+            self.incoming.push_back(Incoming { frame, chains, placed: now, use_of });
             self.receiver.place(now, &parts);
         }
     }
@@ -410,17 +492,29 @@ impl Device {
         for received in self.receiver.received() {
             let Some(one) = self.incoming.pop_front() else { continue };
             self.held -= one.frame.len() as u64;
+            if one.use_of != self.uses[RECEIVE] {
+                self.account.lose(RECEIVE, "given up by the driver");
+                continue;
+            }
             let mut header = [0; HEADER as usize];
             header[10..].copy_from_slice(&(one.chains.len() as u16).to_le_bytes());
+            let copied = (one.frame.len() as u64).min(self.copied) as usize;
+            if copied < one.frame.len() {
+                header[0] = CHECKED;
+            }
             let header = &header[..self.headers.len() as usize];
-            let mut bytes = [header, &one.frame].concat();
+            let bytes = [header, &one.frame].concat();
+            let (end, mut at) = (header.len() + copied, 0);
             let mut given = Vec::with_capacity(one.chains.len());
             for chain in &one.chains {
+                let len = chain.room(true).min((bytes.len() - at) as u64) as usize;
+                let part = &bytes[at.min(end)..(at + len).min(end)];
                 // Memory that has gone meanwhile takes nothing.
-                let written = chain.write(memory, 0, &bytes).unwrap_or_default();
+                let written = chain.write(memory, 0, part).map_or(0, |_| len);
                 given.push((chain.head, written as u32));
-                bytes.drain(..written);
+                at += written;
             }
+            self.account.copied[RECEIVE] += copied as u64;
             self.account.received(&received, one.placed);
             self.give(received.transfer.to, RECEIVE, &given, memory);
         }
@@ -429,8 +523,7 @@ impl Device {
     /// Gives chains back and reports them, sooner or later.
     fn give(&mut self, at: Time, which: usize, given: &[(u16, u32)], memory: &Memory) {
         let Some(ring) = &mut self.rings[which] else { return };
-        let all = given.iter().try_for_each(|&(head, written)| ring.give(memory, head, written));
-        if let Err(why) = all.and_then(|()| ring.publish(memory)) {
+        if let Err(why) = ring.give(memory, given) {
             return self.fail(which, why);
         }
         if self.card.host.synchronisation == Synchronisation::Poll {
@@ -455,7 +548,7 @@ impl Device {
         self.moderation[which].settle(now, more);
         let Some((at, _)) = self.moderation[which].raise(now) else { return };
         let reported = std::mem::take(&mut self.unreported[which]);
-        let Some(ring) = &self.rings[which] else { return };
+        let Some(ring) = &mut self.rings[which] else { return };
         match ring.wants_interrupt(memory) {
             Ok(wanted) => {
                 self.account.interrupt(which, at, &reported, wanted);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::driver::{MEMORY, Nic};
 use crate::memory::tests::memory;
+use crate::ring::Ring;
 use lastmeter_base::Duration;
 use lastmeter_host::adapter::description::Side;
 use lastmeter_lab::library::Builtin;
@@ -199,7 +200,11 @@ fn frames_without_buffers_wait_on_the_adapter_and_are_dropped_when_it_is_full() 
 fn a_frame_is_spread_over_merged_buffers_only_if_the_driver_wants_that() {
     for merges in [true, false] {
         let mut bench = Bench::new(Description::plain("no time at all"));
-        bench.device.set_header_format(HeaderFormat { long: true, merges });
+        bench.device.set_header_format(if merges {
+            HeaderFormat::Merged
+        } else {
+            HeaderFormat::Long
+        });
         bench.device.arrive(us(1), frame(1, 5000), &bench.memory);
         bench.device.arrive(us(2), frame(2, 100), &bench.memory);
         bench.run();
@@ -212,6 +217,43 @@ fn a_frame_is_spread_over_merged_buffers_only_if_the_driver_wants_that() {
         assert_eq!(all, wanted);
         let lost = bench.device.account().lost[RECEIVE].get("longer than the guest's buffers");
         assert_eq!(lost.is_none(), merges);
+    }
+}
+
+#[test]
+fn e_51_e_54_headers_alone_are_copied_and_the_whole_message_takes_its_time() {
+    // A network of 100 Gbit/s behind a bus of 40: what is not copied is a delay, not work.
+    for name in ADAPTERS {
+        let mut card = card(name);
+        card.network.rate = Some(lastmeter_base::Rate::from_gbit(100));
+        let offers: Vec<(Time, usize)> =
+            (0..20).map(|n| (us(70 * n), 100 + 70 * n as usize)).collect();
+        let [whole, headers] = [u64::MAX, 64].map(|most| {
+            let mut bench = Bench::new(card.clone());
+            bench.device.copy_headers(Bytes(most));
+            for &(at, len) in &offers {
+                bench.send(at, &frame(9, len));
+            }
+            bench.device.arrive(us(2000), frame(7, 1514), &bench.memory);
+            bench.device.arrive(us(2000), frame(8, 60), &bench.memory);
+            let (departures, interrupts) = bench.run();
+            (bench, departures, interrupts)
+        });
+        let at = |departures: &[Departure]| departures.iter().map(|one| one.at).collect::<Vec<_>>();
+        assert_eq!(at(&headers.1), model(&card, &offers), "{name}");
+        assert_eq!((at(&headers.1), &headers.2), (at(&whole.1), &whole.2), "{name}");
+        for (sent, &(_, len)) in headers.1.iter().zip(&offers) {
+            let wanted = [&frame(9, len)[..64], &vec![0; len - 64]].concat();
+            assert_eq!(sent.frame, wanted, "{name}");
+        }
+        let mut bench = headers.0;
+        // The buffer had zeros, and has them still.
+        let wanted = [&frame(7, 1514)[..64], &[0; 1450]].concat();
+        assert_eq!(bench.nic.receive(&bench.memory), Ok(Some(wanted)), "{name}");
+        assert_eq!(bench.nic.receive(&bench.memory), Ok(Some(frame(8, 60))), "{name}");
+        let (few, all) = (bench.device.account(), whole.0.device.account());
+        assert_eq!((few.bytes, all.copied), (all.bytes, all.bytes), "{name}");
+        assert_eq!(few.copied, [64 + 60, 64 * 20], "{name}");
     }
 }
 

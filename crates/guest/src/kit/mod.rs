@@ -18,11 +18,13 @@
 
 mod archive;
 mod error;
+mod options;
 mod report;
 
 pub use archive::{Archive, BYTES_MAX, FILES_MAX};
 use error::doing;
 pub use error::{Error, Result};
+pub use options::{Network, Options};
 pub use report::{Report, SAMPLE_MAX, SAMPLES_MAX, Sample, fuzz};
 
 use rustix::process::{Pid, setpriority_process};
@@ -39,8 +41,8 @@ use std::time::{Duration, Instant};
 
 const INIT: &str = include_str!("init.sh");
 const QEMU: &str = "qemu-system-x86_64";
-/// Where QEMU's data are; qboot is among them.
-const FIRMWARE: &str = "qboot.rom";
+/// A later QEMU than the host's, with its libraries, in the kit.
+const LATER: &str = "qemu";
 /// Bytes of each serial port that are kept; more are read and dropped.
 pub const TEXT_MAX: usize = 4 << 20;
 /// A line of the report, at most.
@@ -100,6 +102,28 @@ impl Kit {
     /// Whether a program is in the guest.
     pub fn has(&self, program: &str) -> bool {
         self.folder.join("root/bin").join(program).is_file()
+    }
+
+    /// Whether there is a QEMU with a client of vfio-user, 10.1 or later.
+    pub fn has_vfio(&self) -> bool {
+        self.folder.join(LATER).join("qemu").is_file()
+    }
+
+    /// The words that start a QEMU for these options.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: there is none that can do it.
+    fn qemu(&self, options: &Options) -> Result<Vec<String>> {
+        if !matches!(options.network, Network::VfioUser(_)) {
+            return Ok(vec![QEMU.to_owned()]);
+        }
+        if !self.has_vfio() {
+            return Err(Error::Missing("a QEMU with vfio-user, 10.1 or later,".to_owned()));
+        }
+        let at = |name: &str| self.folder.join(LATER).join(name).display().to_string();
+        // Its libraries are later than the host's, its C library among them.
+        let words = [at("lib/ld.so"), "--library-path".to_owned(), at("lib"), at("qemu")];
+        Ok([&words[..], &["-L".to_owned(), at("share")]].concat())
     }
 
     /// Whether a module is in the guest, without `.ko`.
@@ -164,142 +188,6 @@ fn which(program: &str) -> Option<PathBuf> {
         .chain(more)
         .map(|folder| folder.join(program))
         .find(|at| at.is_file())
-}
-
-/// What the guest's network interface is connected to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Network {
-    /// It has none.
-    #[default]
-    None,
-    /// A vhost-user device that listens at this socket: virtio-net, in another process.
-    VhostUser(PathBuf),
-    /// QEMU's own virtio-net; its frames, each after its length (4 bytes, big-endian), go over the Unix socket that is
-    /// listened at here.
-    Stream(PathBuf),
-}
-
-/// A guest and what it does.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What the interface is connected to.
-    pub network: Network,
-    /// The interface's Ethernet address; QEMU's where none is given.
-    pub mac: Option<String>,
-    /// The interface's IPv4 address and prefix, `10.0.0.2/24`.
-    pub address: Option<String>,
-    /// Modules to load, in this order; those of a stock virtio-net where none are given.
-    pub modules: Option<Vec<String>>,
-    /// Memory in megabytes.
-    pub memory: u32,
-    /// Processors.
-    pub cpus: u32,
-    /// A script for busybox's shell. Its exit status is the guest's.
-    pub command: String,
-    /// Files that it needs, by name without a leading slash.
-    pub files: Vec<(String, Vec<u8>)>,
-    /// Time between the agent's samples; without, there are two: before and after the command.
-    pub interval: Option<Duration>,
-    /// The time that the guest has, starting included.
-    pub limit: Duration,
-    /// Niceness of QEMU's process, below 0 with the rights for it.
-    pub nice: Option<i32>,
-    /// Further words for the kernel's command line.
-    pub kernel: String,
-    /// Further arguments of QEMU.
-    pub qemu: Vec<String>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            network: Network::None,
-            mac: None,
-            address: None,
-            modules: None,
-            memory: 256,
-            cpus: 1,
-            command: String::new(),
-            files: Vec::new(),
-            interval: None,
-            limit: Duration::from_secs(60),
-            nice: None,
-            kernel: String::new(),
-            qemu: Vec::new(),
-        }
-    }
-}
-
-impl Options {
-    /// QEMU's arguments, serial ports and initial file system in `folder`.
-    fn arguments(&self, kit: &Kit, folder: &Path) -> Vec<String> {
-        let at = |name: &str| folder.join(name).display().to_string();
-        let memory = format!("{}M", self.memory);
-        let kernel = format!(
-            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable random.trust_cpu=on \
-             net.ifnames=0 {}",
-            self.kernel
-        );
-        let mut all: Vec<String> = [
-            "-machine",
-            "q35,usb=off,sata=off,smbus=off,memory-backend=memory",
-            "-accel",
-            "tcg",
-            "-object",
-            &format!("memory-backend-memfd,id=memory,size={memory},share=on"),
-            "-m",
-            &memory,
-            "-smp",
-            &self.cpus.to_string(),
-            "-nodefaults",
-            "-no-user-config",
-            "-no-reboot",
-            // Its threads have names.
-            "-name",
-            "lastmeter,debug-threads=on",
-            "-display",
-            "none",
-            "-bios",
-            FIRMWARE,
-            "-kernel",
-            &kit.folder.join("kernel").display().to_string(),
-            "-initrd",
-            &at("initrd"),
-            "-append",
-            kernel.trim(),
-            "-serial",
-            "stdio",
-            "-chardev",
-            &format!("socket,id=report,path={}", at("report")),
-            "-serial",
-            "chardev:report",
-            "-chardev",
-            &format!("socket,id=output,path={}", at("output")),
-            "-serial",
-            "chardev:output",
-        ]
-        .map(str::to_owned)
-        .into();
-        let backend = match &self.network {
-            Network::None => None,
-            Network::VhostUser(socket) => {
-                all.push("-chardev".to_owned());
-                all.push(format!("socket,id=device,path={}", socket.display()));
-                Some("vhost-user,id=net,chardev=device".to_owned())
-            }
-            Network::Stream(socket) => {
-                let path = socket.display();
-                Some(format!("stream,id=net,server=off,addr.type=unix,addr.path={path}"))
-            }
-        };
-        if let Some(backend) = backend {
-            let mac = self.mac.as_ref().map_or(String::new(), |mac| format!(",mac={mac}"));
-            all.extend(["-netdev".to_owned(), backend, "-device".to_owned()]);
-            all.push(format!("virtio-net-pci,netdev=net,vectors=0,romfile={mac}"));
-        }
-        all.extend(self.qemu.iter().cloned());
-        all
-    }
 }
 
 /// A folder for sockets and files of a guest, which only its owner can enter; removed when it is dropped.
@@ -380,7 +268,8 @@ impl Guest {
         let (report_port, output_port) = (listen("report")?, listen("output")?);
         // It does not outlive the thread that starts it, however that ends.
         let mut command = Command::new(which("setpriv").unwrap_or_else(|| "setpriv".into()));
-        command.args(["--pdeathsig", "KILL", QEMU]).args(options.arguments(kit, &folder.0));
+        command.args(["--pdeathsig", "KILL"]).args(kit.qemu(options)?);
+        command.args(options.arguments(kit, &folder.0));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let since = Instant::now();
         let mut qemu = doing("starting QEMU", command.spawn())?;
@@ -595,20 +484,5 @@ mod tests {
     #[test]
     fn words_of_the_shell_stay_words() {
         assert_eq!(quoted("a 'b' $c"), "'a '\\''b'\\'' $c'");
-    }
-
-    #[test]
-    fn qemu_is_told_of_the_network() {
-        let kit = Kit { folder: PathBuf::from("/kit") };
-        let options =
-            Options { network: Network::VhostUser("/x/device".into()), ..Options::default() };
-        let words = options.arguments(&kit, Path::new("/f")).join(" ");
-        assert!(
-            words.contains(
-                "socket,id=device,path=/x/device -netdev vhost-user,id=net,chardev=device"
-            )
-        );
-        assert!(words.contains("virtio-net-pci,netdev=net,vectors=0,romfile="));
-        assert!(!Options::default().arguments(&kit, Path::new("/f")).join(" ").contains("netdev"));
     }
 }

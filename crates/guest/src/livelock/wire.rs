@@ -1,7 +1,7 @@
 //! The load's end of the wire: datagrams to a program in the guest, and its answers.
 //!
-//! The wire is a stream of frames, each after its length (QEMU's `-netdev stream`). It holds little, and what does not fit
-//! is dropped; but QEMU takes frames out of it whether or not the guest's ring has room, and keeps them.
+//! The wire is a stream of frames, each after its length (QEMU's `-netdev stream`). It holds little, and what does not
+//! fit is dropped; but QEMU takes frames out of it whether or not the guest's ring has room, and keeps them.
 
 use lastmeter_live::flood::nanoseconds;
 use lastmeter_wire::internet::{ethernet, ipv4, udp};

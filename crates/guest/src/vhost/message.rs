@@ -9,10 +9,8 @@
 pub const HEADER: usize = 12;
 /// The longest payload: the table of [`REGIONS_MAX`] regions.
 pub const PAYLOAD_MAX: usize = 8 + REGIONS_MAX * REGION;
-/// Most regions of memory.
-pub const REGIONS_MAX: usize = 8;
-/// Most descriptors with a message.
-pub const FDS_MAX: usize = REGIONS_MAX;
+/// Most regions of memory: a descriptor comes with each.
+pub const REGIONS_MAX: usize = crate::socket::FDS_MAX;
 const REGION: usize = 32;
 
 const VERSION: u32 = 1;

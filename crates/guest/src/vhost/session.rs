@@ -242,8 +242,11 @@ impl<F> Session<F> {
             return Err(Wrong::Feature(unknown));
         }
         let merges = features & MERGED_BUFFERS != 0;
-        device
-            .set_header_format(HeaderFormat { long: merges || features & VERSION_1 != 0, merges });
+        device.set_header_format(match (merges, features & VERSION_1 != 0) {
+            (true, _) => HeaderFormat::Merged,
+            (false, true) => HeaderFormat::Long,
+            (false, false) => HeaderFormat::Short,
+        });
         // Without the protocol's features nothing says that a ring is enabled.
         if features & PROTOCOL == 0 {
             self.rings.iter_mut().for_each(|ring| ring.enabled = true);

@@ -1,12 +1,8 @@
 //! A socket over which messages and file descriptors come. It never waits.
 
-use super::message::{FDS_MAX, Fault, HEADER, Header, Request, answer};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use super::message::{Fault, HEADER, Header, Request, answer};
+use crate::socket::Stream;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -25,16 +21,11 @@ pub struct Message {
 
 /// One side of a session.
 #[derive(Debug)]
-pub struct Socket {
-    stream: UnixStream,
-    /// What has come of the next message.
-    bytes: Vec<u8>,
-    descriptors: Vec<OwnedFd>,
-}
+pub struct Socket(Stream);
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.0.as_fd()
     }
 }
 
@@ -44,8 +35,7 @@ impl Socket {
     /// # Errors
     /// If the system refuses.
     pub fn new(stream: UnixStream) -> io::Result<Socket> {
-        stream.set_nonblocking(true)?;
-        Ok(Socket { stream, bytes: Vec::new(), descriptors: Vec::new() })
+        Stream::new(stream).map(Socket)
     }
 
     /// The next message, if all of it has come.
@@ -53,50 +43,15 @@ impl Socket {
     /// # Errors
     /// The other side has gone, or sends what no message is.
     pub fn receive(&mut self) -> io::Result<Option<Message>> {
-        loop {
-            let invalid = |fault: Fault| io::Error::new(io::ErrorKind::InvalidData, fault);
-            let header = self.bytes.first_chunk::<HEADER>().map(Header::parse);
-            let header = header.transpose().map_err(invalid)?;
-            let whole = HEADER + header.map_or(0, |header| header.size);
-            if let Some(header) = header
-                && self.bytes.len() == whole
-            {
-                let bytes = std::mem::take(&mut self.bytes);
-                let descriptors = std::mem::take(&mut self.descriptors);
-                let request = Request::parse(header.request, &bytes[HEADER..]);
-                let Header { request: number, needs_reply, .. } = header;
-                return Ok(Some(Message { request, number, needs_reply, descriptors }));
-            }
-            if !self.read(whole - self.bytes.len())? {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Reads up to so many bytes; `false` if there are none now.
-    fn read(&mut self, most: usize) -> io::Result<bool> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut bytes = vec![0; most];
-        let mut parts = [io::IoSliceMut::new(&mut bytes)];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = match recvmsg(&self.stream, &mut parts, &mut control, flags) {
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
-            received => received?.bytes,
-        };
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-                self.descriptors.extend(descriptors);
-            }
-        }
-        if received == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if self.descriptors.len() > FDS_MAX {
-            return Err(io::Error::other("more file descriptors than any message has"));
-        }
-        self.bytes.extend_from_slice(&bytes[..received]);
-        Ok(true)
+        let length = |bytes: &[u8; HEADER]| Header::parse(bytes).map(|header| header.size);
+        let Some((bytes, descriptors)) = self.0.receive(length)? else { return Ok(None) };
+        let header = bytes.first_chunk().map(Header::parse).transpose();
+        let header = header.map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))?;
+        Ok(header.map(|header| {
+            let request = Request::parse(header.request, &bytes[HEADER..]);
+            let Header { request: number, needs_reply, .. } = header;
+            Message { request, number, needs_reply, descriptors }
+        }))
     }
 
     /// Sends a reply.
@@ -122,16 +77,7 @@ impl Socket {
     /// # Errors
     /// The other side has gone, or does not read.
     pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
-            return Err(io::Error::other("more file descriptors than any message has"));
-        }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match sendmsg(&self.stream, &[io::IoSlice::new(bytes)], &mut control, flags)? {
-            sent if sent == bytes.len() => Ok(()),
-            _ => Err(io::Error::other("the other side does not read")),
-        }
+        self.0.send(bytes, fds)
     }
 }
 
