@@ -1,6 +1,7 @@
 //! `lastmeter kinds`: the reference for experiment files, generated from the code.
 
 use crate::{Common, Complaint, Ended, output};
+use lastmeter_guest::registers::program::program;
 use lastmeter_lab::historic;
 use lastmeter_lab::kinds::{self, Registry};
 use lastmeter_lab::library::{Builtin, Library};
@@ -19,6 +20,9 @@ pub(crate) struct Arguments {
     /// Print an adapter's control logic in Verilog, with a test bench
     #[arg(long, requires = "name", conflicts_with = "svg")]
     verilog: bool,
+    /// Print a Linux driver, in C, of an adapter with registers (docs/guests.md)
+    #[arg(long, requires = "name", conflicts_with_all = ["svg", "verilog"])]
+    driver: bool,
     /// Print the JSON Schema of experiment files
     #[arg(long, conflicts_with = "name")]
     schema: bool,
@@ -34,6 +38,7 @@ Examples:
   lastmeter kinds cim                     an adapter in five sections, drawn
   lastmeter kinds pcie4 --svg > pcie4.svg
   lastmeter kinds cim --verilog > cim.v   its control logic, for a simulator or an FPGA
+  lastmeter kinds pcie4 --driver > lastmeter_nic.c
   lastmeter kinds --html > manual.html    all kinds on one page
   lastmeter kinds hp9000-730+afterburner  the copies of a host with an adapter, drawn
   lastmeter kinds --schema > experiment.schema.json";
@@ -53,6 +58,10 @@ pub(crate) fn kinds(common: &Common, arguments: &Arguments) -> Result<Ended, Com
             output::print(&Registry::builtin().list_text());
             let adapters = Builtin.names(device::FOLDER).join(", ");
             output::print(&format!("Adapters in five sections, also drawn: {adapters}\n"));
+        }
+        Some(name) if arguments.driver => {
+            let card = device::read(name, &Builtin).map_err(Complaint)?;
+            output::print(program(name, &card).trim_end());
         }
         Some(name) if name.contains('+') && !arguments.verilog => {
             let drawn = historic::copies(name, arguments.svg, &Builtin);

@@ -98,6 +98,48 @@ fn e_44_a_slow_dma_and_late_interrupts_are_what_a_stock_guest_sees() {
 }
 
 #[test]
+fn a_34_a_guest_runs_an_adapter_by_registers_with_an_interrupt_for_each_ring() {
+    let sets = [
+        "--bus=vfio",
+        "transfer.per-byte=1 us/B",
+        "host-interface.coalescing=64",
+        "host-interface.coalescing-time=2 ms",
+    ];
+    // While TCP fills the adapter, its registers say so to the guest.
+    let script = "ping -c 10 -i 0.1 10.77.0.1; (sleep 1.5; \
+                  echo in flight: $(cat /sys/class/net/eth0/device/in_flight)) & \
+                  iperf3 -c 10.77.0.1 -t 3 -f m && wait && \
+                  iperf3 -c 10.77.0.1 -t 1 -R && ip link set eth0 down && ip link set eth0 up && \
+                  ping -c 2 10.77.0.1 && grep lastmeter_nic /proc/interrupts";
+    let Some((value, _alone)) = live("simple-nic", &sets, script) else { return };
+    let output = value["guest"]["output"].as_str().unwrap();
+    assert_eq!(value["guest"]["status"], 0, "{output}");
+    let model = |of: &str, what: &str| value["guest"]["model"][of][what].as_f64().unwrap();
+    let adapter = (model("ping", "out") + model("ping", "in")) * 1e3;
+    assert!((adapter - 2.196).abs() < 0.001, "{adapter}");
+    let pings = pings(output);
+    assert_eq!(pings.len(), 12, "{output}");
+    // The interrupt of the request says nothing of an answer that has come meanwhile: all of both ways.
+    assert!(pings[0] >= adapter, "never early: {} ms of {adapter}", pings[0]);
+    let most = model("longest", "frames") * 1448.0 * 8e-6;
+    let rate = received(output).unwrap();
+    println!("ping {} ms, adapter {adapter:.3}; TCP {rate} Mbit/s of {most:.2}", pings[6]);
+    assert!(rate <= most * 1.02, "never faster: {rate} of {most}");
+    let state = output.lines().find_map(|line| line.strip_prefix("in flight: ")).unwrap();
+    assert!(state.parse::<u64>().unwrap() > 0, "{output}");
+    for vector in ["lastmeter_nic-rx", "lastmeter_nic-tx"] {
+        let line = output.lines().find(|line| line.contains(vector)).unwrap();
+        let count: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(count > 10, "{line}");
+    }
+    if kept_up(&value) {
+        assert!(rate >= most * (1.0 - TOLERANCE), "{rate} of {most}");
+    } else {
+        println!("undecided: {}", value["certificate"]["words"]);
+    }
+}
+
+#[test]
 fn e_60_a_stock_guest_receives_by_the_commands_of_fig_5_2() {
     let Some((value, _alone)) = live("cim", &[], "ping -c 3 -i 0.1 10.77.0.1") else { return };
     let output = value["guest"]["output"].as_str().unwrap();
@@ -136,4 +178,24 @@ fn two_stock_guests_on_two_adapters_reach_each_other_over_a_long_cable() {
     assert!(received(output).is_some_and(|rate| rate > 0.5), "{output}");
     let notes = value["notes"].to_string();
     assert!(notes.contains("The peer's adapter"), "{notes}");
+}
+
+#[test]
+fn e_51_e_54_two_guests_ping_by_headers_alone_and_the_whole_ping_takes_its_time() {
+    let options = ["--two-guests", "--headers=128", "transfer.per-byte=1 us/B"];
+    let script = "ping -c 10 -i 0.1 -s 1400 10.77.0.1";
+    let Some((value, _alone)) = live("simple-nic", &options, script) else { return };
+    let output = value["guest"]["output"].as_str().unwrap();
+    assert_eq!(value["guest"]["status"], 0, "{output}");
+    // 1442 bytes of 1 us each, over four buses.
+    let least = 4.0 * 1.442;
+    let pings = pings(output);
+    println!("ping {pings:?} ms of {least:.3}");
+    assert!(pings.len() == 10 && pings[0] >= least, "never early: {pings:?}");
+    let notes = value["notes"].to_string();
+    let words = notes.split("Of ").nth(1).unwrap();
+    let numbers: Vec<u64> = words.split(' ').filter_map(|word| word.parse().ok()).take(2).collect();
+    let [all, copied] = numbers[..] else { panic!("{notes}") };
+    // Twenty frames of 1442 bytes, of which 128 each; a few short ones are whole.
+    assert!(all >= 20 * 1442 && copied >= 20 * 128 && copied <= all - 20 * (1442 - 128), "{words}");
 }

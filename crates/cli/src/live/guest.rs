@@ -5,13 +5,15 @@
 //!                                                          --cable--> [ the same ] --> guest 10.77.0.1
 //! ```
 //!
+//! With `--bus vfio` the guest has a PCI device with registers of its own, and our driver, in place of virtio-net.
+//!
 //! Rows: E-44, E-60, E-97.
 
-use super::{Arguments, stop_on_signal, time};
+use super::{Arguments, Bus, stop_on_signal, time};
 use crate::emulate::{self, Demand};
 use crate::world::{self, Disk};
 use crate::{Common, Complaint, Ended, output, results, run};
-use lastmeter_base::Duration;
+use lastmeter_base::{Bytes, Duration};
 use lastmeter_engine::Control;
 use lastmeter_guest::device::Device;
 use lastmeter_guest::end::{GuestEnd, PortEnd};
@@ -19,6 +21,7 @@ use lastmeter_guest::hub::{End, Hub};
 use lastmeter_guest::kit::{self, Guest, Kit, Network};
 use lastmeter_guest::ledger::{ledger, sampled};
 use lastmeter_guest::predict::{LONGEST, PING, predict};
+use lastmeter_guest::vfio::front::Server;
 use lastmeter_host::adapter::description::{Description, Side, Synchronisation};
 use lastmeter_lab::document::Override;
 use lastmeter_lab::library::{Builtin, Library};
@@ -30,7 +33,7 @@ use lastmeter_live::session::{LineReport, Measured};
 use lastmeter_live::site::{HostOptions, Kind, Site};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -42,8 +45,10 @@ const PEER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const GUEST_ADDRESS: &str = "10.77.0.2/24";
 const PREFIX: u8 = 24;
 /// Their Ethernet addresses, which differ.
-const GUEST_MAC: &str = "52:54:00:4c:4d:02";
-const PEER_MAC: &str = "52:54:00:4c:4d:01";
+const GUEST_MAC: [u8; 6] = [0x52, 0x54, 0, 0x4c, 0x4d, 2];
+const PEER_MAC: [u8; 6] = [0x52, 0x54, 0, 0x4c, 0x4d, 1];
+/// The driver of an adapter with registers of its own.
+const DRIVER: &str = "lastmeter_nic";
 /// What the peer runs unless it is told something else.
 const SERVER: [&str; 2] = ["iperf3", "-s"];
 /// The time that a second guest may take to start.
@@ -86,10 +91,20 @@ pub(super) fn live(
         Some(text) => time(text)?,
         None => Duration::ZERO,
     };
-    let (first, socket) = end(&folder, "device", card.clone())?;
+    let bus = arguments.bus.unwrap_or(Bus::Vhost);
+    if bus == Bus::Vfio && arguments.headers.is_some() {
+        let right = "leave out --bus vfio: only virtio-net can be told that a checksum is right";
+        return Err(Complaint(format!("--headers leaves checksums wrong: {right}")));
+    }
+    if bus == Bus::Vfio && !(kit.has_vfio() && kit.has_module(DRIVER)) {
+        let what = "a QEMU with vfio-user, or the driver of its device,";
+        return Err(Complaint(kit::Error::Missing(what.to_owned()).to_string()));
+    }
+    let (first, network) = end(&folder, bus, ("device", GUEST_MAC), card.clone())?;
     let options = kit::Options {
-        network: Network::VhostUser(socket),
-        mac: Some(GUEST_MAC.to_owned()),
+        network,
+        mac: Some(words(GUEST_MAC)),
+        modules: (bus == Bus::Vfio).then(|| vec![DRIVER.to_owned()]),
         address: Some(GUEST_ADDRESS.to_owned()),
         command: script(&command(common, arguments)?),
         nice: Some(NICE),
@@ -97,23 +112,32 @@ pub(super) fn live(
         ..kit::Options::default()
     };
     let mut site = None;
-    let (second, peer_socket) = match arguments.two_guests {
-        true => end(&folder, "peer", card).map(|(end, socket)| (end, Some(socket)))?,
+    let (second, peer_network) = match arguments.two_guests {
+        true => end(&folder, bus, ("peer", PEER_MAC), card)
+            .map(|(end, network)| (end, Some(network)))?,
         false => (End::Port(PortEnd::new(interface(&mut site)?)), None),
     };
-    let hub = Hub::new([first, second], propagation).start(spin);
+    let mut ends = [first, second];
+    if let Some(most) = arguments.headers {
+        for end in &mut ends {
+            if let End::Guest(guest) = end {
+                guest.device.copy_headers(Bytes(most.into()));
+            }
+        }
+    }
+    let hub = Hub::new(ends, propagation).start(spin);
     let hub = hub.map_err(|error| fault("starting the adapter", error))?;
     let lines = peer_lines(common, arguments)?;
     let mut others = Vec::new();
     let mut peer = None;
-    if let Some(socket) = peer_socket {
+    if let Some(network) = peer_network {
         let mut scripts: Vec<String> = lines.iter().map(|words| script(words)).collect();
         if scripts.is_empty() {
             scripts.push(script(&SERVER.map(str::to_owned)));
         }
         let its = kit::Options {
-            network: Network::VhostUser(socket),
-            mac: Some(PEER_MAC.to_owned()),
+            network,
+            mac: Some(words(PEER_MAC)),
             address: Some(format!("{PEER_ADDRESS}/{PREFIX}")),
             command: scripts.join(" & "),
             // It is there before the other starts, and until that ends.
@@ -226,12 +250,29 @@ fn script(words: &[String]) -> String {
     words.iter().map(|word| kit::quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// An adapter, and the socket at which its guest connects.
-fn end(folder: &kit::Folder, name: &str, card: Description) -> Result<(End, PathBuf), Complaint> {
+/// An Ethernet address in words.
+fn words(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// An adapter, and how its guest reaches it.
+fn end(
+    folder: &kit::Folder,
+    bus: Bus,
+    (name, mac): (&str, [u8; 6]),
+    card: Description,
+) -> Result<(End, Network), Complaint> {
     let socket = folder.path().join(name);
-    let made = UnixListener::bind(&socket).and_then(|listener| GuestEnd::new(listener, card));
+    let made = UnixListener::bind(&socket).and_then(|listener| match bus {
+        Bus::Vhost => GuestEnd::new(listener, card),
+        Bus::Vfio => GuestEnd::behind(Box::new(Server::new(mac)), listener, card),
+    });
     let guest = made.map_err(|error| fault("opening a socket", error))?;
-    Ok((End::Guest(Box::new(guest)), socket))
+    let network = match bus {
+        Bus::Vhost => Network::VhostUser(socket),
+        Bus::Vfio => Network::VfioUser(socket),
+    };
+    Ok((End::Guest(Box::new(guest)), network))
 }
 
 /// The interface of a namespace, which is made for it.

@@ -55,6 +55,13 @@ pub(crate) struct Arguments {
     /// With --guest: the other end is a guest, too, behind an adapter of the same kind; `--in peer` runs in it
     #[arg(long, requires = "guest")]
     two_guests: bool,
+    /// With --guest: how it reaches the adapter [default: vhost]
+    #[arg(long, value_name = "BUS", requires = "guest")]
+    bus: Option<Bus>,
+    /// With --two-guests: copy only the first BYTES of each frame; all of it takes its time. The guests are told that
+    /// checksums are right
+    #[arg(long, value_name = "BYTES", requires = "two_guests", value_parser = headers())]
+    headers: Option<u32>,
     /// With --guest: propagation delay of the cable between both ends [default: 0 s]
     #[arg(long, value_name = "TIME", requires = "guest")]
     propagation: Option<String>,
@@ -122,6 +129,20 @@ pub(crate) struct Arguments {
     command: Vec<String>,
 }
 
+/// How a guest reaches its adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Bus {
+    /// As virtio-net, with the stock driver
+    Vhost,
+    /// As a PCI device with registers of its own, an interrupt for each ring, and our driver
+    Vfio,
+}
+
+/// Reads the length of headers: those of Ethernet, IP and TCP are not longer.
+fn headers() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(64..)
+}
+
 /// Reads a factor of time. At its greatest a day of an experiment lasts three years.
 fn slower() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1000)
@@ -142,6 +163,7 @@ Examples:
   lastmeter live aurora-deployment --film board.7=a.mp4 --in host.9 -- ffplay vunet:board.7
   lastmeter live profiles/devices/simple-nic.toml --guest -- iperf3 -c 10.77.0.1
   lastmeter live cim --guest --set queueing.depth=4 -- ping -c 20 10.77.0.1
+  lastmeter live simple-nic --guest --bus vfio -- ping -c 20 10.77.0.1
   lastmeter live pcie4 --two-guests --guest --propagation '5 ms' -- ping -c 20 10.77.0.1
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 
