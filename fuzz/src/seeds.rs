@@ -16,7 +16,8 @@ use lastmeter_wire::iscsi;
 use lastmeter_wire::routes::{mrt, text};
 use lastmeter_wire::scsi::Sense;
 use lastmeter_wire::{
-    Error, atp, camera, dns, dtp, jetstream, myrinet, nbd, rfb, ticket, token, wave, websocket,
+    Error, atp, camera, certificate, dns, dtp, jetstream, myrinet, nbd, rfb, ticket, token, wave,
+    websocket,
 };
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
@@ -271,6 +272,7 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_ticket", signed.emit()?),
         ("fuzz_ticket", ticket::Head { kind: ticket::Kind::Data, length: 4096 }.emit().to_vec()),
         ("fuzz_ticket", ticket::record(7, b"a frame")),
+        ("fuzz_certificate", certificate::unsigned(&["alice"], &["a@b", "alice.example", "urn:a"])),
         ("fuzz_rfb", rfb::Message::Encodings(vec![rfb::encoding::ZRLE, rfb::encoding::COPY]).emit()),
         ("fuzz_rfb", rfb::Message::Cut(b"text".to_vec()).emit()),
         ("fuzz_rfb", screen.emit()),

@@ -7,6 +7,7 @@ mod attempts;
 mod camera;
 mod camera_tables;
 mod camera_viewers;
+mod certificates;
 mod disk;
 mod disk_model;
 mod display;

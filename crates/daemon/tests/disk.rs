@@ -21,14 +21,14 @@ file = 'disk.img'\nsize = '1 MiB'\nsocket = 'disk.sock'\n\
 [policies.look]\nexpression = '(read-only)'\n";
 
 /// The program, and its iSCSI address: host, port, target, unit.
-struct Disk(Child, String);
+pub(crate) struct Disk(Child, pub(crate) String);
 
 impl Disk {
     fn start(folder: &Path) -> Disk {
         Disk::begin(folder, FILE, Command::new(PROGRAM))
     }
     /// With this configuration, and this command before `disk run`.
-    fn begin(folder: &Path, text: &str, mut command: Command) -> Disk {
+    pub(crate) fn begin(folder: &Path, text: &str, mut command: Command) -> Disk {
         std::fs::write(folder.join("disk.toml"), text).unwrap();
         let child = command
             .args(["disk", "run"])

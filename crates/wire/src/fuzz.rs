@@ -24,7 +24,7 @@ mod storage;
 pub use camera::{
     fuzz_camera, fuzz_camera_cells, fuzz_camera_h264, fuzz_camera_rtp, fuzz_camera_text, fuzz_dns,
 };
-pub use storage::{fuzz_iscsi, fuzz_nbd, fuzz_scsi, fuzz_ticket};
+pub use storage::{fuzz_certificate, fuzz_iscsi, fuzz_nbd, fuzz_scsi, fuzz_ticket};
 
 /// One entry point.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +81,7 @@ targets!(
     fuzz_iscsi,
     fuzz_scsi,
     fuzz_ticket,
+    fuzz_certificate,
     fuzz_camera,
     fuzz_camera_cells,
     fuzz_camera_h264,

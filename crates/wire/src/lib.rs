@@ -10,6 +10,7 @@ pub mod atp;
 pub mod bench;
 pub mod camera;
 pub mod capture;
+pub mod certificate;
 pub mod control;
 pub mod crc;
 pub mod dns;

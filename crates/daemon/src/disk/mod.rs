@@ -70,7 +70,7 @@ fn check(file: &File) -> Result<Report, Complaint> {
     let tried = Config { file: None, memory: true, size, ..config };
     let host = Arc::new(Host::new(Limits::default())?);
     let disk = tried.disk(file.folder(), host).map_err(|error| file.place(error))?;
-    tried.encryption(file.folder()).map_err(|error| file.place(error))?;
+    tried.encryption(file.folder(), &disk.access).map_err(|error| file.place(error))?;
     Ok(file.good(disk.access.names()))
 }
 

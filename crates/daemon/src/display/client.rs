@@ -26,6 +26,12 @@ pub(crate) struct Shot {
     /// Through TLS (VeNCrypt), to a display whose certificate, or that of its authority, is in this file
     #[arg(long)]
     trust: Option<PathBuf>,
+    /// A certificate that says whose screen, with its `--key`
+    #[arg(long, requires_all = ["trust", "key"])]
+    certificate: Option<PathBuf>,
+    /// The certificate's key
+    #[arg(long, requires = "certificate")]
+    key: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -76,7 +82,8 @@ pub(crate) fn shot(arguments: &Shot) -> Result<Report, Complaint> {
     stream.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
     let name = arguments.address.rsplit_once(':').map_or("", |(host, _)| host);
     let name = name.trim_matches(['[', ']']).to_owned();
-    let trusted = arguments.trust.as_ref().map(|file| tls::client(file)).transpose()?;
+    let own = arguments.certificate.as_deref().zip(arguments.key.as_deref());
+    let trusted = arguments.trust.as_ref().map(|file| tls::client(file, own)).transpose()?;
     let proof = Proof { token: arguments.token.clone(), tls: trusted.map(|tls| (tls, name)) };
     let mut viewer = Viewer::prove(stream, &proof).map_err(place)?;
     viewer.send(&Message::Encodings(vec![encoding::ZRLE, encoding::RAW])).map_err(place)?;

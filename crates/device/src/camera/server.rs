@@ -118,7 +118,8 @@ impl Config {
         if !(1..=100).contains(&quality) {
             return Err(format!("quality: {quality}: from 1 to 100"));
         }
-        let table = Table { clients: self.clients.clone(), policies: self.policies.clone() };
+        let (clients, policies) = (self.clients.clone(), self.policies.clone());
+        let table = Table { clients, policies, ..Table::default() };
         let access = Access::of(table, self.keys.as_deref(), folder, Kind::Frame, host)?;
         let layout = if self.colour.unwrap_or(true) { Layout::Colour } else { Layout::Grey };
         let name = self.source.as_deref().unwrap_or("pattern");

@@ -8,7 +8,7 @@
 //!
 //! The name of the export says who the client is: its token, or nothing for anyone. A client sees a disk of the size
 //! that the owner gave it, or of the medium. Where the disk has a certificate a client may encrypt, and one of another
-//! host must, before it says its token.
+//! host must, before it says its token. In TLS a certificate of its own may say who it is.
 //!
 //! Rows: N-30.
 
@@ -154,11 +154,20 @@ pub(super) struct Session<'a> {
     disk: &'a Disk,
     structured: bool,
     allocation: bool,
+    /// Whose certificate it has shown.
+    certified: Option<String>,
 }
 
 impl<'a> Session<'a> {
     pub(super) fn new(disk: &'a Disk) -> Session<'a> {
-        Session { disk, structured: false, allocation: false }
+        Session { disk, structured: false, allocation: false, certified: None }
+    }
+    /// The client of an export's name, which must not contradict a certificate.
+    fn client(&self, export: &str) -> Option<&'a str> {
+        match &self.certified {
+            Some(client) => self.disk.access.agreeing(client, export),
+            None => self.disk.client(export),
+        }
     }
     fn run(
         mut self,
@@ -186,6 +195,7 @@ impl<'a> Session<'a> {
         // What came before encryption counts for nothing.
         self = Session::new(self.disk);
         let secured = Secured::new(&config, reader, writer)?;
+        self.certified = secured.shake(&self.disk.access)?;
         let mut reader = BufReader::with_capacity(SECURED, secured.reader());
         let mut writer = BufWriter::with_capacity(SECURED, secured.writer());
         match self.options(&mut reader, &mut writer, zeroes, &Encryption::Absent)? {
@@ -250,7 +260,7 @@ impl<'a> Session<'a> {
                 Kind::EXPORT_NAME => {
                     let name = String::from_utf8_lossy(&data).into_owned();
                     // There is no reply that says no.
-                    let Some(client) = self.disk.client(&name) else {
+                    let Some(client) = self.client(&name) else {
                         return Ok(Chosen::Nothing);
                     };
                     writer.write_all(&self.disk.size(client).to_be_bytes())?;
@@ -268,7 +278,7 @@ impl<'a> Session<'a> {
                 }
                 Kind::LIST => {
                     // Tokens are secrets: only what anyone may use is listed.
-                    if self.disk.client("").is_some() {
+                    if self.client("").is_some() {
                         say(reply::SERVER, &[0; 4])?;
                     }
                     say(reply::ACK, &[])?;
@@ -279,7 +289,7 @@ impl<'a> Session<'a> {
                 }
                 Kind::INFO | Kind::GO => match Wanted::parse(&data) {
                     Err(_) => say(reply::INVALID, &[])?,
-                    Ok(wanted) => match self.disk.client(&wanted.name) {
+                    Ok(wanted) => match self.client(&wanted.name) {
                         None => say(reply::UNKNOWN, b"no such export: its name is your token")?,
                         Some(client) => {
                             let size = self.disk.size(client);
@@ -297,7 +307,7 @@ impl<'a> Session<'a> {
                 Kind::LIST_CONTEXTS | Kind::SET_CONTEXTS => match nbd::contexts(&data) {
                     _ if !self.structured => say(reply::INVALID, b"structured replies first")?,
                     Err(_) => say(reply::INVALID, &[])?,
-                    Ok((name, _)) if self.disk.client(&name).is_none() => say(reply::UNKNOWN, &[])?,
+                    Ok((name, _)) if self.client(&name).is_none() => say(reply::UNKNOWN, &[])?,
                     Ok((_, queries)) => {
                         let list = option.kind == Kind::LIST_CONTEXTS;
                         let matches =

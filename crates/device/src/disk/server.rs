@@ -12,6 +12,7 @@
 //! [tls]                        # NBD in TLS: for clients of other hosts the only way
 //! certificate = "disk.pem"
 //! key = "disk.key"
+//! clients = "authority.pem"    # clients' certificates that it has signed say who they are
 //!
 //! [iscsi]
 //! listen = "127.0.0.1:3260"
@@ -150,13 +151,16 @@ impl Config {
     pub fn parse(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| error.to_string())
     }
-    /// What TLS needs, if it has a certificate.
+    /// What TLS needs, if it has a certificate, for the clients of `access`.
     ///
     /// # Errors
     /// Which file cannot be used.
-    pub fn encryption(&self, folder: &Path) -> Result<Option<Arc<ServerConfig>>, String> {
-        let tls = self.tls.as_ref().map(|files| tls::server(files, folder));
-        tls.transpose().map_err(|why| format!("tls: {why}"))
+    pub fn encryption(
+        &self,
+        folder: &Path,
+        access: &Access,
+    ) -> Result<Option<Arc<ServerConfig>>, String> {
+        self.tls.as_ref().map(|files| tls::server(files, folder, access)).transpose()
     }
     /// The disk that it describes; files are in `folder`.
     ///
@@ -196,7 +200,9 @@ impl Config {
             }
             None => medium,
         };
-        let table = Table { clients: self.clients.clone(), policies: self.policies.clone() };
+        let certificates = tls::Files::certificates(self.tls.as_ref());
+        let (clients, policies) = (self.clients.clone(), self.policies.clone());
+        let table = Table { clients, policies, certificates };
         let access = Access::of(table, self.keys.as_deref(), folder, Kind::Block, host)?;
         let mut sizes = BTreeMap::new();
         for (name, text) in &self.sizes {
@@ -272,7 +278,7 @@ impl Server {
         }
         let clients = Arc::<AtomicUsize>::default();
         let number = AtomicU64::new(0);
-        let tls = config.encryption(folder)?;
+        let tls = config.encryption(folder, &disk.access)?;
         let shared = Shared { disk, clients, number, tell: Arc::new(tell), tls };
         let shared = Arc::new(shared);
         let secured = !config.clients.is_empty();

@@ -16,6 +16,7 @@
 //! [tls]                           # VeNCrypt for viewers, https for browsers
 //! certificate = "certificate.pem"
 //! key = "key.pem"
+//! clients = "authority.pem"       # clients' certificates that it has signed say who they are
 //!
 //! [regions]                       # clients' parts of the screen, if not all of it
 //! guest = "320x200+100+80"
@@ -143,7 +144,9 @@ impl Config {
         if (whole.x, whole.y) != (0, 0) {
             return Err(format!("size: {size:?}: a screen has no corner"));
         }
-        let table = Table { clients: self.clients.clone(), policies: self.policies.clone() };
+        let certificates = tls::Files::certificates(self.tls.as_ref());
+        let (clients, policies) = (self.clients.clone(), self.policies.clone());
+        let table = Table { clients, policies, certificates };
         let access = Access::of(table, self.keys.as_deref(), folder, Kind::Framebuffer, host)?;
         let regions = self.parts(&access, whole)?;
         for (key, names) in [("input", &self.input), ("resize", &self.resize)] {
@@ -151,8 +154,7 @@ impl Config {
                 return Err(format!("{key}: there is no client of the name {name:?}"));
             }
         }
-        let tls = self.tls.as_ref().map(|files| tls::server(files, folder));
-        let tls = tls.transpose().map_err(|why| format!("tls: {why}"))?;
+        let tls = self.tls.as_ref().map(|files| tls::server(files, folder, &access)).transpose()?;
         let quality = self.quality.unwrap_or(QUALITY);
         if quality > 100 {
             return Err(format!("quality: {quality}: from 1 to 100, or 0 for no JPEG"));

@@ -4,6 +4,8 @@
 //! socket -> [TLS] -> [WebSocket] -> RFB
 //! ```
 
+use crate::access::Access;
+use crate::tls;
 use lastmeter_wire::websocket::{Head, Incoming, Said, opcode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::{ServerConfig, ServerConnection};
@@ -45,6 +47,17 @@ impl Link {
     /// Whether it is encrypted.
     pub(super) fn is_encrypted(&self) -> bool {
         self.tls.is_some()
+    }
+    /// Whose certificate the viewer has shown in TLS, if it has; waits until both have shaken hands.
+    pub(super) fn certified(
+        &mut self,
+        access: &Access,
+        until: Instant,
+    ) -> Result<Option<String>, String> {
+        while self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
+            self.more(until)?;
+        }
+        self.tls.as_ref().map_or(Ok(None), |connection| tls::shown(connection, access))
     }
     /// Whether the next byte begins TLS; waits for it.
     pub(super) fn begins_tls(&self, until: Instant) -> Result<bool, String> {
@@ -132,7 +145,8 @@ impl Link {
     }
     /// Decrypts what was read. False once the viewer has ended TLS.
     fn framed_by(&mut self, tls: &mut ServerConnection) -> Result<bool, String> {
-        let state = tls.process_new_packets().map_err(|error| format!("TLS: {error}"))?;
+        let state =
+            tls.process_new_packets().map_err(|error| format!("TLS: {}", tls::words(&error)))?;
         let into = if self.frames.is_some() { &mut self.framed } else { &mut self.input };
         let start = into.len();
         into.resize(start + state.plaintext_bytes_to_read(), 0);

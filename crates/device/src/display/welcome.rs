@@ -5,6 +5,8 @@
 //! | none | everywhere, if there is `[clients.anyone]` | anyone |
 //! | VNC | on loopback, or inside of TLS | the first 8 characters of a token |
 //! | VeNCrypt | with a certificate | none, VNC or a whole token as the password (X509Plain), inside of TLS |
+//!
+//! Inside of TLS a viewer's own certificate says who it is: then it needs nothing else, and must not say otherwise.
 
 use super::gate::Display;
 use super::transport::Link;
@@ -29,14 +31,16 @@ pub(super) fn welcome(display: &Display, link: &mut Link) -> Result<String, Stri
         b"RFB 003.007\n" | b"RFB 003.008\n" => false,
         _ => return Err("a viewer speaks another version than 3.3, 3.7, 3.8".to_owned()),
     };
+    // A browser has shown its certificate by now.
+    let certified = link.certified(&display.access, until)?;
     let anyone = display.access.client(ANYONE).is_some();
-    let named = display.access.names().any(|name| name != ANYONE);
+    let named = display.access.has_tokens();
     let mut types = Vec::new();
     // Once encrypted, there is no need to encrypt again.
     if display.tls.is_some() && !old && !link.is_encrypted() {
         types.push(security::VENCRYPT);
     }
-    if anyone {
+    if anyone || certified.is_some() {
         types.push(security::NONE);
     }
     // VNC's passwords are 8 characters under DES: not secure on the way to another host.
@@ -64,8 +68,8 @@ pub(super) fn welcome(display: &Display, link: &mut Link) -> Result<String, Stri
     let client = match chosen {
         chosen if !types.contains(&chosen) => None,
         security::VENCRYPT => vencrypt(display, link, until, anyone, named)?,
-        security::NONE => Some(ANYONE.to_owned()),
-        _ => password(display, link, until)?,
+        security::NONE => Some(certified.unwrap_or_else(|| ANYONE.to_owned())),
+        _ => agreeing(password(display, link, until)?, certified),
     };
     // Version 3.8 sends a result even without authentication; older ones only after a password.
     let tells = &version == b"RFB 003.008\n" || chosen != security::NONE;
@@ -91,6 +95,11 @@ fn password(display: &Display, link: &mut Link, until: Instant) -> Result<Option
     Ok(display.access.matching(|token| answer(token, challenge) == response))
 }
 
+/// The client of a token, unless a certificate is somebody else's.
+fn agreeing(client: Option<String>, certified: Option<String>) -> Option<String> {
+    client.filter(|client| certified.is_none_or(|own| own == *client))
+}
+
 /// VeNCrypt 0.2: TLS with the server's certificate, and inside of it one of the others.
 fn vencrypt(
     display: &Display,
@@ -110,7 +119,7 @@ fn vencrypt(
     let kinds: Vec<u32> = [
         with(named, security::X509_PLAIN),
         with(named, security::X509_VNC),
-        with(anyone, security::X509_NONE),
+        with(anyone || !display.access.certified.is_empty(), security::X509_NONE),
     ]
     .into_iter()
     .flatten()
@@ -124,9 +133,10 @@ fn vencrypt(
     }
     link.say(&[1])?;
     link.encrypt(config)?;
+    let certified = link.certified(&display.access, until)?;
     match chosen {
-        security::X509_NONE => Ok(Some(ANYONE.to_owned())),
-        security::X509_VNC => password(display, link, until),
+        security::X509_NONE => Ok(certified.or_else(|| anyone.then(|| ANYONE.to_owned()))),
+        security::X509_VNC => Ok(agreeing(password(display, link, until)?, certified)),
         _ => {
             let head = link.take::<8>(until)?;
             let len = |at: usize| {
@@ -141,7 +151,7 @@ fn vencrypt(
             let client = display.access.shown(&String::from_utf8_lossy(&token));
             // The token says who it is; a name must not contradict it.
             let agrees = |client: &&str| name.is_empty() || name == client.as_bytes();
-            Ok(client.filter(agrees).map(str::to_owned))
+            Ok(agreeing(client.filter(agrees).map(str::to_owned), certified))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What disks are asked.
 
+use crate::certificate;
 use crate::iscsi::{self, Request, Response, text};
 use crate::nbd;
 use crate::scsi::{CDB_LEN, Command, Sense};
@@ -80,5 +81,20 @@ pub fn fuzz_ticket(input: &[u8]) {
             ticket::parse_record(&ticket::record(clock, jpeg)),
             Some((clock, jpeg, &[][..]))
         );
+    }
+}
+
+/// Names in certificates: those that there are, each once, and few enough.
+pub fn fuzz_certificate(input: &[u8]) {
+    let Ok(names) = certificate::names(input) else { return };
+    assert!(names.len() <= certificate::NAMES_MAX);
+    for (at, name) in names.iter().enumerate() {
+        assert!(!name.is_empty() && !name.contains(char::is_control));
+        assert!(!names[..at].contains(name));
+        assert!(input.windows(name.len()).any(|part| part == name.as_bytes()));
+    }
+    // The same names in a certificate of our own come back, where it has room for them.
+    if input.len() <= super::INPUT_LEN_MAX {
+        assert_eq!(certificate::names(&certificate::unsigned(&names, &[])), Ok(names));
     }
 }

@@ -53,7 +53,7 @@ fn viewers_are_let_in_by_tls_with_a_whole_token() {
     let server = in_folder(&text, folder.path());
     let whole = server.display.screen.whole();
     server.display.screen.put(whole, 0..64 * 48);
-    let trusted = tls::client(&folder.path().join("certificate.pem")).expect("a certificate");
+    let trusted = tls::client(&folder.path().join("certificate.pem"), None).expect("a certificate");
     let prove = |token: Option<&str>, trusted: &Arc<rustls::ClientConfig>, name: &str| {
         let stream = TcpStream::connect(server.viewers.expect("an address")).expect("connected");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
@@ -76,7 +76,7 @@ fn viewers_are_let_in_by_tls_with_a_whole_token() {
     assert!(prove(None, &trusted, "elsewhere.example").is_err(), "the certificate has other names");
     let other = tempfile::tempdir().expect("a folder");
     assert!(certificate(other.path()));
-    let stranger = tls::client(&other.path().join("certificate.pem")).expect("a certificate");
+    let stranger = tls::client(&other.path().join("certificate.pem"), None).expect("a certificate");
     assert!(prove(None, &stranger, "127.0.0.1").is_err(), "nobody it trusts");
     // The time until a viewer has drawn is in the ledger.
     let ledger = server.display.updates.ledger("display", "0", 0.0);
