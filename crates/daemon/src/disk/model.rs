@@ -12,7 +12,9 @@ use crate::Complaint;
 use lastmeter_base::{Bytes, Duration, Quantity, Rate, Time};
 use lastmeter_device::disk::timing::{Access, Timing};
 use lastmeter_host::disk::{Disk, Geometry, Options, SECTOR, Seek};
+use lastmeter_live::files;
 use serde::Deserialize;
+use std::path::Path;
 
 /// Models that come with the program.
 const MODELS: [(&str, &str); 2] =
@@ -21,6 +23,8 @@ const MODELS: [(&str, &str); 2] =
 const COUNT_MAX: u64 = 1 << 24;
 const UNITS_MAX: usize = 4096;
 const TIME_MAX: Duration = Duration::from_secs(10);
+/// The longest file of a model.
+const FILE_MAX: usize = 1 << 20;
 
 /// A file with a model.
 #[derive(Deserialize)]
@@ -181,10 +185,15 @@ impl Model {
         let own = MODELS.iter().find(|(own, _)| *own == name).map(|(_, text)| (*text).to_owned());
         let text = match own {
             Some(text) => text,
-            None => std::fs::read_to_string(name).map_err(|error| {
-                let names = MODELS.map(|(name, _)| name).join(", ");
-                Complaint(format!("model {name}: {error}; there are {names}, or give a file"))
-            })?,
+            None => {
+                let text = files::read(Path::new(name), FILE_MAX).and_then(|bytes| {
+                    String::from_utf8(bytes).map_err(|_| format!("{name}: it is not text"))
+                });
+                text.map_err(|why| {
+                    let names = MODELS.map(|(name, _)| name).join(", ");
+                    Complaint(format!("model {why}; there are {names}, or give a file"))
+                })?
+            }
         };
         Model::parse(&text).map_err(|why| Complaint(format!("model {name}: {why}")))
     }
@@ -305,5 +314,7 @@ mod tests {
         let model = Model::parse(good).expect("sound");
         assert!(model.timing(2 << 30).err().expect("too large").contains("the model has"));
         assert!(Model::of("no such file").is_err());
+        let Complaint(why) = Model::of("/dev/zero").err().expect("it does not end");
+        assert!(why.contains("/dev/zero: more than 1048576 bytes"), "{why}");
     }
 }
