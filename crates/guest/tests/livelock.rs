@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
+use lastmeter_base::Bytes;
 use lastmeter_guest::kit::Kit;
 use lastmeter_guest::livelock::{Curve, Mode, Plan, measure};
+use lastmeter_host::adapter::description::Description;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ fn interrupts_livelock_a_real_kernel_and_a_clock_does_not_e_96_e_100_e_102() {
         work: Duration::from_micros(20),
         lasts: Duration::from_millis(300),
         limit: Duration::from_secs(120),
+        adapter: None,
     };
     let measured = measure(&kit, &plan, &mut |_| {}).unwrap();
     println!("highest {:.0}/s, {:?}", measured.highest, measured.constants());
@@ -58,4 +61,37 @@ fn interrupts_livelock_a_real_kernel_and_a_clock_does_not_e_96_e_100_e_102() {
     // E-102: what a clock limits goes on.
     let kept = last(timed).processed / timed.peak();
     assert!(kept > 0.7, "{kept} of the peak");
+}
+
+#[test]
+fn e_96_what_a_livelocked_guest_does_not_take_is_dropped_on_a_described_adapter() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest");
+    let kit = match Kit::at(&folder) {
+        Ok(kit) if kit.has("sink") && kit.has_module("lastmeter_net") => kit,
+        Ok(_) => return println!("SKIP: the guest's driver is missing: run `make guest`"),
+        Err(error) => return println!("SKIP: {error}"),
+    };
+    let mut card = Description::plain("room for 400 frames of 90 bytes");
+    card.buffers.memory = Bytes(36_000);
+    let plan = Plan {
+        modes: vec![Mode::Interrupts],
+        loads: vec![1.0, 8.0],
+        work: Duration::from_micros(20),
+        lasts: Duration::from_millis(300),
+        limit: Duration::from_secs(120),
+        adapter: Some(card),
+    };
+    let measured = measure(&kit, &plan, &mut |_| {}).unwrap();
+    let (passed, points) = (measured.passed.unwrap(), &measured.curves[0].points);
+    println!("highest {:.0}/s, {passed:?}, {points:.3?}", measured.highest);
+    let taken = measured.curves[0].driver.packets;
+    assert!(passed.received as f64 >= taken && taken > 0.0, "{passed:?}, the driver took {taken}");
+    let (load, share) = (points[1].offered / measured.highest, points[1].share);
+    if share < SHARE_MIN || load < LOAD_MIN {
+        return println!(
+            "UNDECIDED: the guest's processor ran {share:.2} of the time, {load:.1} times its highest rate came"
+        );
+    }
+    // Frames that the guest did not take cost it nothing: they are lost before its memory.
+    assert!(passed.lost > 0, "{passed:?}");
 }

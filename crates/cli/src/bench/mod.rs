@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// With `engine/fabric` or `engine/fat-tree`: run only this size, and report its memory
     #[arg(long, value_name = "N", conflicts_with = "table")]
     size: Option<usize>,
+    /// With `receive/guest`: the guest's adapter, by name, in place of QEMU's
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["table", "size"])]
+    adapter: Option<String>,
     /// Write one HTML page here: those whose names end in `@N`, plotted over N
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     out: Option<std::path::PathBuf>,
@@ -55,6 +58,8 @@ Examples:
   lastmeter bench receive --out receive.html
                                   ways to receive under load, here and in the model (needs root)
   lastmeter bench receive/guest   the same in a guest's kernel, livelock included (`make guest`)
+  lastmeter bench receive/guest --adapter simple-nic
+                                  through an adapter that is described
   lastmeter bench failover        hosts on two networks, in which each link and each switch fails
   lastmeter bench forward         shares of IP and of the devices in forwarding a packet (root)
   lastmeter bench dtp             transactions with a device over UDP; `time-wait`: closed ones
@@ -127,6 +132,10 @@ const SECONDS_QUICK: f64 = 0.05;
 pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     results::prepare_file(arguments.out.as_deref())?;
     let device = arguments.name.split('/').next().unwrap_or_default();
+    if arguments.adapter.is_some() && !arguments.name.starts_with("receive/guest") {
+        let right = "name receive/guest, or one of its ways";
+        return Err(Complaint(format!("--adapter is that of a guest: {right}")));
+    }
     if crate::daemon::MEASURED.contains(&device) {
         return crate::daemon::bench(common, &arguments.name);
     }

@@ -1,7 +1,7 @@
 //! Livelock in a real kernel: datagrams to a guest faster than it can take them, by how its driver receives.
 //!
 //! ```text
-//! load (0.1 to 10 times the guest's highest rate) --> QEMU's virtio-net --> [ guest/driver: a mode ]
+//! load (0.1 to 10 times the guest's highest rate) --> virtio-net ---------> [ guest/driver: a mode ]
 //!                                                                             stack --> guest/sink: work for each
 //!                                                                             what is left --> a second program
 //! ```
@@ -11,16 +11,21 @@
 //! their round trips bounds the error. What is left of the processor is what the second program gets done in the
 //! window, compared with what it gets done alone.
 //!
+//! The adapter is QEMU's, or one that is described and then drops what it has no buffer for, at no cost to the guest.
+//!
 //! Rows: E-96, E-100, E-101, E-102, E-103, E-104, E-106.
 
+mod far;
 mod wire;
 
+pub use far::Passed;
 pub use wire::{Datagram, Kind, Offered, Wire};
 
-use crate::kit::{self, Error, Guest, Kit, Network, Options};
+use crate::kit::{self, Error, Guest, Kit, Options};
+use far::Far;
+use lastmeter_host::adapter::description::Description;
 use lastmeter_live::clock::Precedence;
 use lastmeter_live::flood::nanoseconds;
-use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 use wire::{GUEST, GUEST_IP, PEER, PEER_IP, shifted};
 
@@ -100,6 +105,8 @@ pub struct Plan {
     pub lasts: Duration,
     /// The time that all has.
     pub limit: Duration,
+    /// The guest's adapter; without one, QEMU's.
+    pub adapter: Option<Description>,
 }
 
 /// Time between two polls of [`Mode::Timed`].
@@ -194,6 +201,8 @@ pub struct Measured {
     pub curves: Vec<Curve>,
     /// Seconds by which latencies may be wrong: half of the longest of the shortest round trips.
     pub clock: f64,
+    /// What passed the plan's adapter.
+    pub passed: Option<Passed>,
 }
 
 impl Measured {
@@ -539,10 +548,10 @@ pub fn measure(kit: &Kit, plan: &Plan, progress: &mut dyn FnMut(&str)) -> kit::R
     }
     let folder = kit::Folder::new()?;
     let socket = folder.path().join("wire");
-    let listener = wired(UnixListener::bind(&socket))?;
+    let (far, network) = wired(Far::new(plan.adapter.as_ref(), &socket))?;
     let modules = kit.modules()?.into_iter().filter(|module| module != "virtio_net").collect();
     let options = Options {
-        network: Network::Stream(socket),
+        network,
         mac: Some(GUEST.to_owned()),
         modules: Some(modules),
         command: command(plan),
@@ -553,19 +562,19 @@ pub fn measure(kit: &Kit, plan: &Plan, progress: &mut dyn FnMut(&str)) -> kit::R
     progress("the guest starts");
     // What offers the load comes before other programs, too.
     let _precedence = Precedence::take();
-    run(kit, plan, &options, &listener, progress)
+    run(kit, plan, &options, far, progress)
 }
 
 fn run(
     kit: &Kit,
     plan: &Plan,
     options: &Options,
-    listener: &UnixListener,
+    far: Far,
     progress: &mut dyn FnMut(&str),
 ) -> kit::Result<Measured> {
     let guest = Guest::start(kit, options)?;
     // QEMU was connected before the guest's serial ports were.
-    let (stream, _) = wired(listener.accept())?;
+    let (stream, adapter) = wired(far.connected())?;
     let wire = wired(Wire::new(stream))?;
     let mut bench = Bench { guest, wire, plan, port: PORT, clock: 0.0, alone: 1.0, progress };
     let highest = bench.highest()?;
@@ -575,7 +584,7 @@ fn run(
     }
     let clock = bench.clock;
     bench.guest.wait()?;
-    Ok(Measured { highest, curves, clock })
+    Ok(Measured { highest, curves, clock, passed: adapter.and_then(far::end) })
 }
 
 /// Before other programs, with the rights for it.
@@ -621,7 +630,7 @@ mod tests {
             share,
         };
         let curves = vec![curve(Mode::Interrupts, 0.85, 1.0), curve(Mode::Timed, 0.9, 1.0)];
-        let measured = Measured { highest: 1.0, curves, clock: 0.0 };
+        let measured = Measured { highest: 1.0, curves, clock: 0.0, passed: None };
         let found = measured.constants().unwrap();
         // 1000 frames to another host take 4 %, 40 us each, of which the handler has 10. 1000 datagrams take 14 %,
         // 140 us each, of which 60 are work and 30 the interrupt. 500 polls without load take 1 %.

@@ -14,6 +14,8 @@ use lastmeter_host::receive::napi::{self, Deferral, Napi};
 use lastmeter_host::receive::polling::Polling;
 use lastmeter_host::receive::timed::Timed;
 use lastmeter_host::receive::{Commands, Costs, InterfaceOptions, Policy, Scheduling};
+use lastmeter_lab::library::Builtin;
+use lastmeter_lab::profile::device;
 use lastmeter_ledger::figures;
 use lastmeter_live::load;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine, Point};
@@ -122,6 +124,7 @@ pub(super) fn bench(
         }
     }
     let kit = Kit::find().map_err(|error| Complaint(error.to_string()))?;
+    let adapter = arguments.adapter.as_ref().map(|name| device::read(name, &Builtin));
     let surroundings = load::others(LOOK)?;
     let loads: &[f64] = if common.quick { &LOADS_QUICK } else { &LOADS };
     let plan = Plan {
@@ -130,6 +133,7 @@ pub(super) fn bench(
         work: WORK,
         lasts: if common.quick { LASTS_QUICK } else { LASTS },
         limit: LIMIT,
+        adapter: adapter.transpose().map_err(Complaint)?,
     };
     let bar = ProgressBar::new((2 + plan.modes.len() * (1 + plan.loads.len())) as u64);
     let mut progress = |step: &str| {
@@ -237,6 +241,12 @@ fn table(measured: &Measured, modelled: &[Curve]) -> String {
     if let Some(found) = measured.constants() {
         text += &constants(&found);
         text.push('\n');
+    }
+    if let Some(passed) = measured.passed {
+        text += &format!(
+            "the adapter: {} frames into the guest's memory, {} dropped without a buffer\n",
+            passed.received, passed.lost
+        );
     }
     let Some(first) = measured.curves.first() else { return text };
     let loads: String = first.points.iter().map(|point| format!("{:>7}", point.load)).collect();
