@@ -20,6 +20,8 @@ mod methods;
 mod stopwatch;
 #[path = "live/stretched.rs"]
 mod stretched;
+#[path = "live/striped.rs"]
+mod striped;
 #[path = "live/vunet.rs"]
 mod vunet;
 
@@ -80,6 +82,10 @@ const TESTS: &[(&str, fn())] = &[
     (
         "n_42_the_bottleneck_moves_from_the_wire_to_the_hosts",
         methods::n_42_the_bottleneck_moves_from_the_wire_to_the_hosts,
+    ),
+    (
+        "a_59_whoever_takes_part_real_packets_stay_in_order",
+        striped::a_59_whoever_takes_part_real_packets_stay_in_order,
     ),
     (
         "a_161_the_kernels_tcp_fills_a_link_and_its_queue_as_the_models_does",

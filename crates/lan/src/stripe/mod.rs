@@ -11,7 +11,7 @@
 //! | freedom | here |
 //! |---|---|
 //! | topology: where the path is split | [`Topology`]: between the hosts, within the network, or both |
-//! | participation of hosts and networks | follows from it: [`Topology::hosts`], [`Topology::networks`] |
+//! | participation of hosts and networks | [`Topology::hosts`], [`Topology::networks`]: `takes-part` of [`element`] |
 //! | layer, and with it the striping unit | [`Unit`]: a cell, a PDU, a flow |
 //! | implementation: balance and synchronisation | [`Balance`], [`Sync`] |
 //!
