@@ -12,6 +12,7 @@ mod historic;
 mod kinds;
 mod metamorphic;
 mod mutations;
+mod paths;
 mod reception;
 mod steady;
 mod sweep;

@@ -22,11 +22,11 @@ fn workstation(rate: u64, sets: &[&str], library: &dyn Library) -> Result<Experi
     Experiment::parse("experiment.toml", WORKSTATION, &sets, library).map_err(shown)
 }
 
-fn shown(problems: Vec<Problem>) -> String {
+pub(crate) fn shown(problems: Vec<Problem>) -> String {
     problems.iter().map(|problem| format!("{}\n", problem.render(false))).collect()
 }
 
-fn run(experiment: &Experiment, changes: &Changes) -> Outcome {
+pub(crate) fn run(experiment: &Experiment, changes: &Changes) -> Outcome {
     let built = build(experiment, changes, &Builtin).map_err(shown).unwrap();
     let mut engine = built.graph.build(1).unwrap();
     engine.run_until(built.end, &mut VirtualClock::default()).unwrap();

@@ -1,6 +1,7 @@
 //! Entry points for fuzzing the text parsers of this crate: no input causes a panic, and what parses is emitted
 //! unchanged.
 
+use crate::paths::{step, strip};
 use crate::vunet::card::{ENTRIES, Side};
 use crate::vunet::half::{Fate, Half};
 use crate::vunet::vci::{Block, SharedFile};
@@ -13,10 +14,26 @@ use lastmeter_wire::fuzz::Target;
 
 /// All of them.
 pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_path_header", run: fuzz_path_header },
     Target { name: "fuzz_vci_file", run: fuzz_vci_file },
     Target { name: "fuzz_vunet_link", run: fuzz_vunet_link },
     Target { name: "fuzz_wormhole_topology", run: fuzz_wormhole_topology },
 ];
+
+/// A packet that carries its path, at as many routers as it has places: each reads what is there, and changes nothing
+/// else.
+pub fn fuzz_path_header(bytes: &[u8]) {
+    let mut packet = bytes.to_vec();
+    let mut steps = 0;
+    while step(&mut packet, 7).is_ok() {
+        steps += 1;
+    }
+    assert!(steps <= bytes.len() && packet.len() == bytes.len());
+    if let Some(inputs) = strip(&mut packet) {
+        assert!(steps <= inputs.len());
+        assert_eq!(packet, bytes[bytes.len() - packet.len()..]);
+    }
+}
 
 /// The file in which applications of a host allocate their channels.
 pub fn fuzz_vci_file(bytes: &[u8]) {

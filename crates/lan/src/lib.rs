@@ -5,10 +5,12 @@
 //! * [`fabric`]: cell switches with distributed queueing, multistage networks, fat trees;
 //! * [`wormhole`]: local networks without switch queues, whose packets hold the links that they cross;
 //! * [`stripe`]: one circuit over several links;
+//! * [`paths`]: routers that keep no tables, because packets carry their paths;
 //! * [`preempt`]: links on which an urgent unit interrupts another.
 
 pub mod fabric;
 pub mod fuzz;
+pub mod paths;
 pub mod preempt;
 pub mod stripe;
 pub mod timed_token;
@@ -29,6 +31,7 @@ pub static NODES: &[Kind] = &[
     stripe::element::KIND,
     wormhole::element::KIND,
     preempt::element::KIND,
+    paths::KIND,
 ];
 
 /// All kinds of traffic in this crate.
