@@ -6,18 +6,23 @@
 //! line card --> [ NID: a four-port switch, a flow table on each port ] --> switch, port processor
 //!                     control cells: tables, reprogram memory, reprogram
 //!
-//! packet --> FIPL --> plain:  on to the fabric, bypassing the processor
-//!                 '-> active: to the processor on a circuit of its own, already classified
+//! from the line, on 50 --> FIPL --> on 40: past the processor to the fabric
+//!                               '-> on 51: to the processor, already classified --> on 52: back, then on 40
 //! ```
 //!
 //! [`Nid`] routes circuits between its ports by tables that control cells write, and loads modules into the
-//! regions of the RAD while all others keep running (D-15, D-16). [`Fpx`] is the part that takes time: packets
-//! wait for lookup engines ([`crate::lookup_engines`]) and continue when their next hop is known. Packets of a
-//! class other than 0 match a filter and go to the processor, which does no lookup for them (D-14).
+//! regions of the RAD while all others keep running (D-15, D-16). [`Fpx`] is the part that takes time. Every packet
+//! goes where the table of the port that it arrives at says. In FIPL's region it lies in the SDRAM while it waits for
+//! lookup engines ([`crate::lookup_engines`]) and continues when its next hop is known. What filters say of its class
+//! is a word of the SRAM: packets of a class other than 0 go to the processor on a circuit of their own, which does no
+//! lookup for them (D-14, D-94), and come back on another (D-127).
+//!
+//! As long as no module is loaded, nothing is routed to its region, and packets go to the processor on the circuit
+//! on which they came, which then looks them up itself, as without an FPX.
 //!
 //! Source: description of the Dynamically Extensible Router, §2.3, §4.2, §9.1. Deviations: the document gives no
 //! delay of NID and RAD, so only the engines take time here. It does not describe the layout of control cells;
-//! ours have the same verbs. A packet that has been to the processor does not return to the FPX.
+//! ours have the same verbs. It says of circuits that they are special, and prints no numbers but 40.
 
 use crate::lookup_engines::{self, Engines};
 use lastmeter_base::{Duration, Packet, StageId, Time};
@@ -41,6 +46,19 @@ pub fn fipl(engines: usize) -> lookup_engines::Options {
         in_order: true,
     }
 }
+
+/// Packets from a line.
+pub const FROM_LINE: u16 = 50;
+/// Packets for the processor, which have been looked up.
+pub const ACTIVE: u16 = 51;
+/// Packets that come back from the processor.
+pub const BACK: u16 = 52;
+/// Packets that go on to their next hop.
+pub const ONWARDS: u16 = 40;
+/// The region in which FIPL is loaded.
+const FIPL: usize = 0;
+/// Circuits of packets are looked up so often at most before they leave.
+const PASSES_MAX: u32 = 4;
 
 /// The ports of the NID's switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,6 +103,15 @@ pub enum Control {
         /// The region.
         region: usize,
     },
+    /// A word of a module's tables, for its SRAM.
+    Write {
+        /// The region.
+        region: usize,
+        /// Where it is.
+        address: u32,
+        /// What it is; zero is as if it had never been written.
+        word: u32,
+    },
 }
 
 /// A module in a region of the RAD, with its memories.
@@ -94,9 +121,12 @@ pub struct Module {
     pub program: Vec<u8>,
     /// Words of static memory, for tables.
     pub sram: BTreeMap<u32, u32>,
-    /// Words of dynamic memory, for packets.
+    /// Packets in dynamic memory, by where they are.
     pub sdram: BTreeMap<u32, u64>,
 }
+
+/// Words of an SRAM. The document gives no size; the choice is ours.
+pub const SRAM_WORDS: u32 = 1 << 18;
 
 /// Regions of the RAD; each has a bank of static and one of dynamic memory.
 pub const REGIONS: usize = 2;
@@ -157,6 +187,16 @@ impl Nid {
                 Ok(())
             }
             Control::Load { offset, bytes } => self.load(offset, bytes),
+            Control::Write { region, address, word } => {
+                let module = self.regions.get_mut(region).and_then(Option::as_mut);
+                let module = module.ok_or_else(|| format!("no module in region {region}"))?;
+                match (address < SRAM_WORDS, word) {
+                    (false, _) => return Err(format!("an SRAM has {SRAM_WORDS} words")),
+                    (_, 0) => drop(module.sram.remove(&address)),
+                    (_, word) => drop(module.sram.insert(address, word)),
+                }
+                Ok(())
+            }
             Control::Reprogram { region } => {
                 let module = self.regions.get_mut(region);
                 let module = module.ok_or_else(|| format!("there is no region {region}"))?;
@@ -187,33 +227,72 @@ impl Nid {
 /// What happens to a packet after the FPX.
 #[derive(Debug)]
 pub enum Classified {
-    /// It proceeds to the fabric.
+    /// It proceeds to the fabric, past the processor.
     Plain(Packet),
     /// It goes to the processor, which does not look up its next hop.
     Active(Packet),
-    /// The queue of the engines was full.
+    /// It goes to the processor as it came: no module has looked it up.
+    Unknown(Packet),
+    /// It leaves by the line.
+    ToLine(Packet),
+    /// The memory for packets was full.
     Refused(Packet),
+    /// Its circuit leads to a region without a module, or in a circle.
+    Stopped(Packet),
 }
 
-/// Packets that wait for lookup engines, and then continue.
+/// The FPX in the way of packets: its NID, and FIPL's engines in the first region.
 pub struct Fpx {
+    nid: Nid,
     engines: Engines,
     nodes: u64,
     stage: StageId,
-    /// Packets by the numbers of their lookups, and the lookups completed.
+    /// Packets in the SDRAM by the numbers of their lookups, and the lookups completed.
     waiting: VecDeque<(u64, Packet)>,
     ended: BTreeMap<u64, lookup_engines::Finished>,
     requested: u64,
     out: Vec<Classified>,
     plain: u64,
     active: u64,
+    back: u64,
+}
+
+/// What loads FIPL: its program, its filters, and the circuits that lead to and from it.
+pub fn load_fipl(active: impl IntoIterator<Item = u8>) -> Vec<Control> {
+    let region = NidPort::Region0;
+    let route = |from, vci, to| Control::Route { from, vci, to: Some(to) };
+    let write =
+        |class: u8| Control::Write { region: FIPL, address: class.into(), word: ACTIVE.into() };
+    let mut cells = vec![
+        Control::Load { offset: 0, bytes: b"FIPL".to_vec() },
+        Control::Reprogram { region: FIPL },
+    ];
+    cells.extend(active.into_iter().map(write));
+    cells.extend([
+        route(region, ONWARDS, NidPort::Switch),
+        route(region, ACTIVE, NidPort::Switch),
+        route(NidPort::Switch, BACK, region),
+        route(NidPort::Line, FROM_LINE, region),
+    ]);
+    cells
 }
 
 impl Fpx {
-    /// Engines whose lookups pass this many nodes each, with their time accounted to `stage`.
+    /// With FIPL loaded: engines whose lookups pass this many nodes each, with their time accounted to `stage`. Packets
+    /// of a class other than 0 match a filter.
     pub fn new(options: lookup_engines::Options, nodes: u64, stage: StageId) -> Fpx {
+        let mut fpx = Fpx::empty(options, nodes, stage);
+        for cell in load_fipl(1..=u8::MAX) {
+            fpx.control(cell).expect("FIPL fits, and its circuits exist");
+        }
+        fpx
+    }
+
+    /// With empty regions: all packets go on to the processor.
+    pub fn empty(options: lookup_engines::Options, nodes: u64, stage: StageId) -> Fpx {
         let engines = Engines::new(options);
         Fpx {
+            nid: Nid::default(),
             engines,
             nodes,
             stage,
@@ -223,17 +302,78 @@ impl Fpx {
             out: Vec::new(),
             plain: 0,
             active: 0,
+            back: 0,
         }
     }
 
+    /// A control cell arrives. Packets in a module that is removed are looked up to the end.
+    ///
+    /// # Errors
+    /// As [`Nid::control`].
+    pub fn control(&mut self, cell: Control) -> Result<(), String> {
+        self.nid.control(cell)
+    }
+
+    /// The module of a region.
+    pub fn module(&self, region: usize) -> Option<&Module> {
+        self.nid.regions.get(region)?.as_ref()
+    }
+
     /// A packet arrives from the line.
-    pub fn arrive(&mut self, now: Time, mut packet: Packet) {
+    pub fn arrive(&mut self, now: Time, packet: Packet) {
         self.advance(now);
-        if self.waiting.len() >= PACKETS_MAX {
+        self.route(now, (NidPort::Line, FROM_LINE), packet);
+    }
+
+    /// A packet comes back from the processor (D-127).
+    pub fn come_back(&mut self, now: Time, packet: Packet) {
+        self.advance(now);
+        self.back += 1;
+        self.route(now, (NidPort::Switch, BACK), packet);
+    }
+
+    /// A packet goes where the tables say.
+    fn route(&mut self, now: Time, (mut from, mut vci): (NidPort, u16), packet: Packet) {
+        let first = vci != BACK;
+        for _ in 0..PASSES_MAX {
+            let to = self.nid.route(from, vci);
+            let one = match to {
+                Some(NidPort::Line) => Classified::ToLine(packet),
+                Some(NidPort::Switch) => match vci {
+                    ONWARDS => {
+                        self.plain += u64::from(first);
+                        Classified::Plain(packet)
+                    }
+                    ACTIVE => {
+                        self.active += 1;
+                        Classified::Active(packet)
+                    }
+                    _ => Classified::Unknown(packet),
+                },
+                Some(NidPort::Region0) if vci == FROM_LINE => return self.look_up(now, packet),
+                // What comes back is forwarded by FIPL without another lookup; a module of the other region leaves
+                // packets and their circuit as they are.
+                Some(region) => {
+                    vci = if region == NidPort::Region0 { ONWARDS } else { vci };
+                    from = region;
+                    continue;
+                }
+                None => Classified::Stopped(packet),
+            };
+            return self.out.push(one);
+        }
+        self.out.push(Classified::Stopped(packet));
+    }
+
+    /// A packet is stored in FIPL's SDRAM and looked up.
+    fn look_up(&mut self, now: Time, mut packet: Packet) {
+        let module = self.nid.regions[FIPL].as_mut().expect("routed to a region with a module");
+        if module.sdram.len() >= PACKETS_MAX {
             self.out.push(Classified::Refused(packet));
             return;
         }
         packet.entered = now;
+        module.sdram.insert(place(self.requested), packet.id);
         self.waiting.push_back((self.requested, packet));
         self.requested += 1;
         self.engines.lookup(now, self.nodes);
@@ -250,20 +390,21 @@ impl Fpx {
         self.ended.extend(self.engines.finished().map(|one| (one.number, one)));
         let mut last = Time::START;
         while let Some(one) = self.waiting.front().and_then(|first| self.ended.remove(&first.0)) {
-            let (_, mut packet) = self.waiting.pop_front().expect("the queue was found not empty");
+            let (number, mut packet) =
+                self.waiting.pop_front().expect("the queue was found not empty");
             let left = one.at.max(last);
             last = left;
             let service = one.latency.min(left - packet.entered);
             let wait = (left - packet.entered) - service;
             packet.visit(self.stage, wait, service, Duration::ZERO);
             packet.entered = left;
-            if packet.class == 0 {
-                self.plain += 1;
-                self.out.push(Classified::Plain(packet));
-            } else {
-                self.active += 1;
-                self.out.push(Classified::Active(packet));
-            }
+            let module = self.nid.regions[FIPL].as_mut();
+            let word = module.and_then(|module| {
+                module.sdram.remove(&place(number));
+                module.sram.get(&packet.class.into()).copied()
+            });
+            let vci = word.and_then(|word| u16::try_from(word).ok()).unwrap_or(ONWARDS);
+            self.route(left, (NidPort::Region0, vci), packet);
         }
     }
 
@@ -282,10 +423,15 @@ impl Fpx {
         self.stage
     }
 
-    /// Packets that bypassed the processor, and packets that went to it.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.plain, self.active)
+    /// Packets that bypassed the processor, packets that went to it, and those of them that came back.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        (self.plain, self.active, self.back)
     }
+}
+
+/// Where the packet of a lookup lies in the SDRAM.
+fn place(number: u64) -> u32 {
+    (number % PACKETS_MAX as u64) as u32
 }
 
 #[cfg(test)]
@@ -324,6 +470,94 @@ mod tests {
         nid.control(Control::Reprogram { region: 1 }).unwrap();
         assert!(nid.regions[1].is_none());
         assert!(nid.load(0, vec![0; PROGRAM_MAX + 1]).is_err());
+    }
+
+    /// Sends packets of these classes through, 100 ns apart: which are plain, active and unknown.
+    fn pass(fpx: &mut Fpx, from: Time, classes: &[u8]) -> [usize; 3] {
+        let mut counts = [0; 3];
+        for (id, &class) in classes.iter().enumerate() {
+            let mut packet = Packet::new(Bytes(40));
+            (packet.id, packet.class) = (id as u64, class);
+            fpx.arrive(from + Duration::from_ns(100) * id as u64, packet);
+        }
+        while let Some(next) = fpx.ready_at() {
+            fpx.advance(next);
+        }
+        for one in fpx.outputs() {
+            match one {
+                Classified::Plain(_) => counts[0] += 1,
+                Classified::Active(_) => counts[1] += 1,
+                Classified::Unknown(_) => counts[2] += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn d_15_d_16_packets_go_where_tables_and_memories_say_while_modules_come_and_go() {
+        let mut fpx = Fpx::empty(fipl(8), NODES_MOST, StageId(0));
+        let classes = [0, 1, 0, 2];
+        let at = |us| Time::START + Duration::from_us(us);
+        assert_eq!(pass(&mut fpx, at(0), &classes), [0, 0, 4], "no module: all to the processor");
+        for cell in load_fipl([1]) {
+            fpx.control(cell).unwrap();
+        }
+        assert_eq!(
+            pass(&mut fpx, at(100), &classes),
+            [3, 1, 0],
+            "the filter's word is in the SRAM"
+        );
+        assert_eq!(fpx.module(0).unwrap().sram.len(), 1);
+        assert!(fpx.module(0).unwrap().sdram.is_empty(), "packets have left the SDRAM");
+        // Another word while it runs.
+        let word = ACTIVE.into();
+        fpx.control(Control::Write { region: 0, address: 2, word }).unwrap();
+        assert_eq!(pass(&mut fpx, at(200), &classes), [2, 2, 0]);
+        assert!(fpx.control(Control::Write { region: 1, address: 2, word }).is_err());
+        assert!(fpx.control(Control::Write { region: 0, address: SRAM_WORDS, word }).is_err());
+        // The SDRAM holds packets as long as they wait.
+        for _ in 0..5 {
+            fpx.arrive(at(300), Packet::new(Bytes(40)));
+        }
+        assert_eq!(fpx.module(0).unwrap().sdram.len() as u64, fpx.held());
+        assert!(fpx.held() > 0);
+        while let Some(next) = fpx.ready_at() {
+            fpx.advance(next);
+        }
+        assert_eq!(fpx.outputs().count(), 5);
+        // Removed, the line's circuit leads nowhere, until the table says otherwise.
+        fpx.control(Control::Reprogram { region: 0 }).unwrap();
+        fpx.arrive(at(400), Packet::new(Bytes(40)));
+        assert!(matches!(fpx.outputs().next(), Some(Classified::Stopped(_))));
+        let to = None;
+        fpx.control(Control::Route { from: NidPort::Line, vci: FROM_LINE, to }).unwrap();
+        assert_eq!(pass(&mut fpx, at(500), &classes), [0, 0, 4]);
+    }
+
+    #[test]
+    fn d_15_circuits_in_a_circle_end() {
+        let mut fpx = Fpx::new(fipl(1), NODES_MOST, StageId(0));
+        fpx.control(Control::Load { offset: 0, bytes: vec![1] }).unwrap();
+        fpx.control(Control::Reprogram { region: 1 }).unwrap();
+        for (from, to) in [(NidPort::Line, NidPort::Region1), (NidPort::Region1, NidPort::Region1)]
+        {
+            fpx.control(Control::Route { from, vci: FROM_LINE, to: Some(to) }).unwrap();
+        }
+        fpx.arrive(Time::START, Packet::new(Bytes(40)));
+        assert!(matches!(fpx.outputs().next(), Some(Classified::Stopped(_))));
+    }
+
+    #[test]
+    fn d_127_what_comes_back_goes_on_without_another_lookup() {
+        let mut fpx = Fpx::new(fipl(1), NODES_MOST, StageId(0));
+        let mut packet = Packet::new(Bytes(40));
+        packet.class = 1;
+        fpx.come_back(Time::START, packet);
+        assert!(
+            matches!(fpx.outputs().next(), Some(Classified::Plain(packet)) if packet.class == 1)
+        );
+        assert_eq!((fpx.counts(), fpx.held()), ((0, 0, 1), 0));
     }
 
     proptest! {
@@ -379,7 +613,7 @@ mod tests {
                 got.push(match one {
                     Classified::Plain(packet) => (packet.id, packet.class == 0),
                     Classified::Active(packet) => (packet.id, packet.class != 0),
-                    Classified::Refused(_) => unreachable!("there is room for all"),
+                    other => unreachable!("there is room for all, and a module: {other:?}"),
                 });
             }
             let expected: Vec<_> = (0..classes.len() as u64).map(|id| (id, true)).collect();

@@ -1,9 +1,9 @@
 //! A port processor as a node: how experiments describe it, and how it is built.
 
 use super::fpx::{self, Fpx};
-use super::{FROM_FABRIC, FROM_LINES, Machine, Names, Options, Port, Profile};
+use super::{FROM_FABRIC, FROM_LINES, Machine, Names, Options, Passing, Port, Profile};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
-use lastmeter_base::{Bytes, Duration, Rate, here, one_way};
+use lastmeter_base::{Bytes, Duration, Rate, Time, here, one_way};
 use lastmeter_engine::site::{Fabric, Inputs, Moves, NodeKind, Outputs, Ports, Site, own};
 use lastmeter_engine::{Error, PortId, ResourceKind};
 
@@ -14,7 +14,8 @@ pub const PAGE: &Page = &Page {
     what: "A port of a router: a card, a bus, a memory and a processor that wait for each other.",
     ports: "line   --> [FIFO] -> memory -> swap, lookup, software -> memory -> fabric
 fabric --> [FIFO] -> memory -> swap,         software -> memory -> line
-with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> processor, no lookup",
+with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> processor --> FPX
+channels that pass: port of the card --> its other port",
     params: &[
         Param::required("profile", ParamKind::Profile("ports")).is("the card"),
         Param::or("line", ParamKind::Rate, "1.2 Gbit/s").is("rate of its line, in cells of 53 B"),
@@ -25,6 +26,10 @@ with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> proce
             .is("whether words of packets are swapped, to work around a fault of the first card"),
         Param::or("fpx", ParamKind::Integer { min: 0, max: 8 }, "0")
             .is("number of lookup engines of an FPX in front of the processor; 0: no FPX"),
+        Param::or("loaded-at", ParamKind::Time, "0 s")
+            .is("when the FPX's module is loaded; until then the processor looks everything up"),
+        Param::optional("passes", ParamKind::Integer { min: 0, max: 255 }, "none")
+            .is("class of the packets whose channels the card passes from port to port"),
     ],
     source: "Kuhns et al., Design of a High Performance Dynamically Extensible Router, §2.3, §4.1, \
              §6",
@@ -33,20 +38,24 @@ with an FPX: line --> FIPL --> fabric; packets of a class other than 0 --> proce
          the circuit number decides.",
         "Virtual output queues are in the fabric; the queue of a virtual interface is at its link.",
         "Interrupts are part of the software time; cells of two packets never interleave.",
-        "Only the engines of an FPX take time; their lookups pass nine nodes each. Packets do not \
-         return to it from the processor.",
+        "Only the engines of an FPX take time; their lookups pass nine nodes each.",
+        "What passes from port to port and what comes from memory do not wait for each other: \
+         together they are no more than one line brings.",
         "The processor's clock rate does not matter, since its software waits for memory (D-116).",
     ],
     counters: &[
         ("overruns", "packets that lost a cell to a full card"),
         ("plain", "packets that an FPX sent past the processor"),
         ("active", "packets that an FPX sent to the processor"),
+        ("back", "packets that came back from the processor to an FPX"),
+        ("passed", "packets that the card passed from port to port"),
     ],
     drops: &[
         ("no buffer", "packets that arrived when no buffer was free"),
         ("overrun", "packets that lost a cell because the card was full"),
         ("line full", "packets that arrived faster than the rate of the line"),
         ("lookup full", "packets that an FPX had no room for"),
+        ("no module", "packets whose circuit leads to an empty region of an FPX"),
     ],
     example: one_way! {
         "20 ms", "sender" [
@@ -86,6 +95,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let mut options = profile.options.clone().with_memory_speed(memory.speed);
     options.cycle = pci.time(options.cycle);
     options.cell_gap = values.get::<Rate>("line").time_for(CELL);
+    let cell_gap = options.cell_gap;
     options.free = [receive.free, send.free];
     options.software = if software.free { Duration::ZERO } else { options.software };
     if lookup.free || !values.get::<bool>("lookup") {
@@ -101,8 +111,17 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
     let resources = [pci, memory, cpu].map(|resource| resource.id);
     let machine = Machine::new(options, Names::of(resources, stages));
     let engines = values.get::<u64>("fpx") as usize;
-    let fpx = (engines > 0).then(|| lookups(engines, site));
-    let element = site.add(Port::new(machine).with_fpx(fpx))?;
+    let (late, fifo) = (values.get::<Duration>("loaded-at"), profile.options.fifo);
+    let passing = values.given::<u64>("passes").map(|class| {
+        let stage = site.stage("pass", None);
+        Passing::new(class as u8, stage.time(cell_gap), fifo, stage.id)
+    });
+    let fpx = (engines > 0).then(|| lookups(engines, !late.is_zero(), site));
+    let mut port = Port::new(machine).with_fpx(fpx).with_passing(passing);
+    if engines > 0 && !late.is_zero() {
+        port = port.with_control(Time::START + late, fpx::load_fipl(1..=u8::MAX));
+    }
+    let element = site.add(port)?;
     let side = |kind| if own::<Fabric>(kind).is_some() { FROM_FABRIC } else { FROM_LINES };
     let neighbours = site.neighbours.iter();
     let inputs = neighbours.map(|neighbour| (element, side(neighbour.kind))).collect();
@@ -111,12 +130,15 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
 }
 
 /// The FPX in front of the processor.
-fn lookups(engines: usize, site: &mut Site<'_>) -> Fpx {
+fn lookups(engines: usize, empty: bool, site: &mut Site<'_>) -> Fpx {
     let stage = site.stage("FIPL", None);
     let mut options = fpx::fipl(engines);
     if stage.free {
         (options.cycle, options.period) = (Options::INSTANT, Options::INSTANT);
         (options.handover, options.supply) = (Duration::ZERO, Duration::ZERO);
     }
-    Fpx::new(options, fpx::NODES_MOST, stage.id)
+    match empty {
+        true => Fpx::empty(options, fpx::NODES_MOST, stage.id),
+        false => Fpx::new(options, fpx::NODES_MOST, stage.id),
+    }
 }

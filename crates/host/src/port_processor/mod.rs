@@ -21,8 +21,8 @@
 //! waits for each of its operations on the bus, and its software holds the memory, which it uses all the time.
 //! Cells leave the FIFO one by one during a burst.
 //!
-//! With an FPX in front ([`fpx`]), lookups are made there, and the processor handles only special packets (D-14 to
-//! D-16).
+//! With an FPX in front ([`fpx`]), lookups are made there, and the processor handles only special packets, which return
+//! to the FPX (D-14 to D-16, D-127). Channels may also pass the card from port to port (D-12).
 //!
 //! A buffer belongs to a packet from its first cell until its last cell has left. So an overloaded port accepts no
 //! more packets, and refused packets use neither bus nor memory: it has no livelock (D-69). A packet that was
@@ -61,7 +61,7 @@ pub mod fpx;
 pub mod kind;
 mod machine;
 
-pub use element::{FROM_FABRIC, FROM_LINES, Port};
+pub use element::{FROM_FABRIC, FROM_LINES, Passing, Port};
 pub use machine::Machine;
 
 use lastmeter_base::{Bytes, Duration, PerByte, StageId};

@@ -203,7 +203,7 @@ fn bus(setting: &Setting<'_>, bench: &Bench) -> Result<Vec<Computed>, Error> {
     Ok(vec![
         // A cost per byte is a whole number of femtoseconds.
         row("D-10", ((times * 1e6).round() / 1e6, "times")),
-        row("D-12", (peak, "Gbit/s")),
+        row("D-12/peak", (peak, "Gbit/s")),
         row("D-68", constants.get::<Bytes>("buffer")?),
         row("D-107", kpps(offered as f64)),
         row("D-114/operations", number(options.operations(), "operations")),

@@ -138,7 +138,7 @@ fn behind_fpx(card: &Card, offered: u64, one_in: u64) -> [f64; 3] {
             match one {
                 Classified::Plain(_) => plain.1 += 1,
                 Classified::Active(packet) => port.arrive(now, Side::Classified, packet),
-                Classified::Refused(_) => {}
+                _ => {}
             }
         }
         port.advance(now);
