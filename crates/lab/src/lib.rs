@@ -31,7 +31,8 @@ use sha2::{Digest, Sha256};
 pub fn bench_cases() -> impl Iterator<Item = &'static Case> {
     let net = lastmeter_net::bench::CASES.iter().chain(lastmeter_net::bench::DEPTHS).chain(RING);
     let net = net.chain(lookup::bench::CASES).chain(classify::bench::CASES);
-    let net = net.chain(fabric::bench::CASES).chain(lastmeter_host::bench::CASES);
+    let net = net.chain(fabric::bench::CASES).chain(fabric::demultiplex::CASES);
+    let net = net.chain(lastmeter_host::bench::CASES);
     let net = net.chain(lastmeter_transport::bench::CASES).chain(lastmeter_wave::bench::CASES);
     lastmeter_wire::bench::CASES.iter().chain(net)
 }

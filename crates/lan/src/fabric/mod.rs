@@ -25,6 +25,7 @@
 
 pub mod allocation;
 pub mod bench;
+pub mod demultiplex;
 pub mod fat_tree;
 pub mod model;
 pub mod multicast;
