@@ -84,6 +84,10 @@ const TESTS: &[(&str, fn())] = &[
         methods::n_42_the_bottleneck_moves_from_the_wire_to_the_hosts,
     ),
     (
+        "n_42_the_ledger_names_the_stage_of_the_host_that_limits",
+        methods::n_42_the_ledger_names_the_stage_of_the_host_that_limits,
+    ),
+    (
         "a_59_whoever_takes_part_real_packets_stay_in_order",
         striped::a_59_whoever_takes_part_real_packets_stay_in_order,
     ),

@@ -220,14 +220,14 @@ impl Hosts {
     }
 
     /// Sets MTU and offloads of every interface on the path; loopback is left alone.
-    pub(crate) fn configure(&mut self, mtu: u32, segmentation: bool) -> Result<()> {
+    pub(crate) fn configure(&mut self, mtu: u32, segmentation: bool, sums: bool) -> Result<()> {
         link::check_mtu(mtu)?;
         if self.isolation == Isolation::Loopback {
             return Ok(());
         }
         // A frame that passes through a packet socket loses its partial-checksum flag, and a
-        // super-packet would pass as one frame: a relay forwards plain frames only.
-        let plain = self.relay.is_some();
+        // super-packet would pass as one frame: a relay forwards plain frames only. Batches need checksum offload.
+        let plain = sums || self.relay.is_some();
         let offloads =
             Offloads { segmentation: segmentation && !plain, gro: false, checksum: !plain };
         if let Some(relay) = &mut self.relay {

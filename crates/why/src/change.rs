@@ -17,6 +17,8 @@ pub enum Change {
     Mtu(u32),
     /// GSO and GRO: segments travel in batches, or individually.
     Offload(bool),
+    /// TCP's checksums: left to the adapter, or computed by the processors (J-51).
+    Checksum(bool),
     /// The send buffer.
     SendBuffer(Bytes),
     /// The receive buffer.
@@ -40,10 +42,11 @@ pub enum Change {
 }
 
 /// Name, an example, and the meaning of each change.
-pub const NAMES: [(&str, &str, &str); 13] = [
+pub const NAMES: [(&str, &str, &str); 14] = [
     ("message", "message=256KiB", "the size of each send"),
     ("mtu", "mtu=9000", "the size of IP packets, 576 to 65535 B"),
     ("offload", "offload=off", "GSO and GRO: segments travel in batches, or individually"),
+    ("checksum", "checksum=off", "TCP's checksums: by the adapter, or by the processors"),
     ("send-buffer", "send-buffer=1MiB", "SO_SNDBUF"),
     ("receive-buffer", "receive-buffer=1MiB", "SO_RCVBUF"),
     ("buffers", "buffers=4MiB", "both socket buffers"),
@@ -83,9 +86,11 @@ impl Change {
             },
             ("offload", "on") => Change::Offload(true),
             ("offload", "off") => Change::Offload(false),
+            ("checksum", "on") => Change::Checksum(true),
+            ("checksum", "off") => Change::Checksum(false),
             ("touch", "on") => Change::CopyOut(true),
             ("touch", "off") => Change::CopyOut(false),
-            ("offload" | "touch", _) => return wrong("`on` or `off`"),
+            ("offload" | "touch" | "checksum", _) => return wrong("`on` or `off`"),
             ("send-buffer", _) => Change::SendBuffer(size()?),
             ("receive-buffer", _) => Change::ReceiveBuffer(size()?),
             ("buffers", _) => Change::Buffers(size()?),
@@ -120,6 +125,11 @@ impl Change {
         !matches!(self, Change::Cpu(_) | Change::Memory(_) | Change::NoCalls)
     }
 
+    /// Whether the constants of a calibration say what it brings.
+    pub fn is_predicted(&self) -> bool {
+        !matches!(self, Change::Checksum(_))
+    }
+
     /// Whether a program is still useful with it: not reading the data only measures
     /// what reading costs.
     pub fn is_useful(&self) -> bool {
@@ -133,6 +143,7 @@ impl Change {
             Change::Message(size) => changed.message = size,
             Change::Mtu(mtu) => changed.mtu = mtu,
             Change::Offload(on) => changed.offload = on,
+            Change::Checksum(on) => changed.own_checksums = !on,
             Change::SendBuffer(size) => changed.send_buffer = Some(size),
             Change::ReceiveBuffer(size) => changed.receive_buffer = Some(size),
             Change::Buffers(size) => {
@@ -170,6 +181,8 @@ impl Change {
             Change::Mtu(mtu) => format!("MTU {mtu}"),
             Change::Offload(true) => "GSO and GRO on".to_owned(),
             Change::Offload(false) => "GSO and GRO off".to_owned(),
+            Change::Checksum(true) => "checksums by the adapter".to_owned(),
+            Change::Checksum(false) => "checksums by the processors".to_owned(),
             Change::SendBuffer(size) => format!("send buffer {size}"),
             Change::ReceiveBuffer(size) => format!("receive buffer {size}"),
             Change::Buffers(size) => format!("both buffers {size}"),
@@ -197,6 +210,7 @@ impl Change {
             Change::Message(s) => format!("message={}", size(s)),
             Change::Mtu(mtu) => format!("mtu={mtu}"),
             Change::Offload(o) => format!("offload={}", on(o)),
+            Change::Checksum(o) => format!("checksum={}", on(o)),
             Change::SendBuffer(s) => format!("send-buffer={}", size(s)),
             Change::ReceiveBuffer(s) => format!("receive-buffer={}", size(s)),
             Change::Buffers(s) => format!("buffers={}", size(s)),

@@ -57,6 +57,10 @@ pub(crate) fn words_of(setting: &lastmeter_live::transfer::Setting) -> String {
     }];
     words.push(format!("MTU {}", setting.mtu));
     words.push(if setting.offload { "GSO on" } else { "GSO off" }.to_owned());
+    if setting.own_checksums {
+        words.push("checksums by the processors".to_owned());
+    }
+    words.extend(setting.relay.and_then(|relay| relay.rate).map(|rate| format!("link of {rate}")));
     let buffers = [("send", setting.send_buffer), ("receive", setting.receive_buffer)];
     for (name, size) in buffers {
         words.extend(size.map(|size| format!("{name} buffer {size}")));

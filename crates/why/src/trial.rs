@@ -62,7 +62,7 @@ impl Trials {
 
 /// Whether a change can be made between these hosts: loopback's packets are as they are.
 fn possible(hosts: &Hosts, change: &Change) -> bool {
-    let of_the_link = matches!(change, Change::Mtu(_) | Change::Offload(_));
+    let of_the_link = matches!(change, Change::Mtu(_) | Change::Offload(_) | Change::Checksum(_));
     change.is_soft() && !(of_the_link && hosts.isolation() == Isolation::Loopback)
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn gain(metric: &str, baseline: f64, value: f64) -> f64 {
 /// What the model makes of changes.
 pub struct Predicted(Vec<(Change, f64, f64)>);
 
-/// Predicts each change.
+/// Predicts each change for which there are constants.
 ///
 /// # Errors
 /// When the calibration lacks a constant, or a change gives a setting that cannot run.
@@ -101,7 +101,8 @@ pub fn predicted(
         let prediction = predict(&change.host(calibration), &changed)?;
         Ok((*change, metric(&changed, &prediction) / now, prediction.uncertainty))
     };
-    Ok(Predicted(changes.iter().map(of).collect::<Result<_>>()?))
+    let changes = changes.iter().filter(|change| change.is_predicted());
+    Ok(Predicted(changes.map(of).collect::<Result<_>>()?))
 }
 
 /// The changes that were predicted or tried, best first.

@@ -3,7 +3,7 @@
 use crate::Complaint;
 use clap::Parser;
 use lastmeter_base::{Bytes, Duration, Quantity, Rate};
-use lastmeter_live::transfer::{Placement, Setting, Workload};
+use lastmeter_live::transfer::{Placement, Relay, Setting, Workload};
 
 /// A sampled transfer is so many times as long: shares of the samples then have an error of half a percent.
 const SAMPLED_TIMES: u64 = 4;
@@ -33,6 +33,12 @@ pub(super) struct Transfer {
     /// No GSO, no GRO: each packet by itself
     #[arg(long)]
     no_offload: bool,
+    /// Checksums of TCP by the processors, as without an adapter that computes them; no GSO
+    #[arg(long)]
+    no_checksum_offload: bool,
+    /// A link of this rate between the two ends, in the program's own relay [default: none]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    link: Option<Rate>,
     /// Number of parallel connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     streams: u32,
@@ -95,10 +101,10 @@ impl Transfer {
 
     /// The setting of a transfer between two machines, whose path is as it is.
     pub(super) fn between(&self, quick: bool) -> Result<Setting, Complaint> {
-        let of_the_path = self.mtu.is_some() || self.no_offload;
-        if of_the_path || self.same_core || self.other_core {
-            let wrong = "--mtu, --no-offload, --same-core and --other-core set up two ends on one \
-                         machine";
+        let of_the_path = self.mtu.is_some() || self.no_offload || self.no_checksum_offload;
+        if of_the_path || self.link.is_some() || self.same_core || self.other_core {
+            let wrong = "--mtu, --no-offload, --no-checksum-offload, --link, --same-core and \
+                         --other-core set up two ends on one machine";
             return Err(Complaint(format!("{wrong}: leave them out with --to")));
         }
         let setting = self.setting(quick)?;
@@ -123,6 +129,8 @@ impl Transfer {
             send_buffer: self.send_buffer,
             receive_buffer: self.receive_buffer,
             offload: !self.no_offload,
+            own_checksums: self.no_checksum_offload,
+            relay: self.link.map(|rate| Relay { delay: Duration::ZERO, rate: Some(rate) }),
             streams: self.streams,
             placement: if same { Placement::SameCore } else { Placement::OtherCore },
             duration: self.duration.unwrap_or(Setting::PLAIN.duration),

@@ -64,6 +64,11 @@ struct Asked {
 }
 
 impl Asked {
+    /// Whether the constants of a calibration say something about what is wanted.
+    fn predicts(self, setting: &Setting) -> bool {
+        setting.relay.is_none() && self.change.is_none_or(|change| change.is_predicted())
+    }
+
     /// The changes that are applied: the one requested, or all.
     fn to_apply(self, all: &[Change]) -> Vec<Change> {
         match self.change {
@@ -80,7 +85,7 @@ pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, C
     let change = asked.map(|text| self::asked(text, arguments.apply, &setting)).transpose()?;
     let asked = Asked { change, apply: arguments.apply };
     let steps = Steps::new(6);
-    let mut hosts = Hosts::open(false)?;
+    let mut hosts = Hosts::open(setting.relay.is_some())?;
     steps.next("looking at the machine");
     let busy = load::words(load::others(LOOK)?);
     if let Some(words) = &busy {
@@ -90,7 +95,7 @@ pub(super) fn explain(common: &Common, arguments: &Arguments) -> Result<Ended, C
     // A calibration is never a reason to wait for what can be had without: only a prediction that was asked for
     // needs one.
     let cold = cache::is_cold();
-    if cold && asked.change.is_some() {
+    if cold && asked.change.is_some() && asked.predicts(&setting) {
         let ledger = ledger(&found);
         steps.aside(|| match common.json {
             true => output::print(&report::json::to_line(&ledger)),
@@ -177,7 +182,7 @@ pub(super) fn measured(
 ) -> Result<Ledger, Complaint> {
     let setting = Setting { message, ..arguments.transfer.setting(common.quick)? };
     let steps = Steps::new(2);
-    let mut hosts = Hosts::open(false)?;
+    let mut hosts = Hosts::open(setting.relay.is_some())?;
     let sampling = arguments.sampling(|| hosts.sample());
     let (measured, stages) = measure(&steps, &mut hosts, arguments, &setting)?;
     let notes = sampling.err().into_iter().collect();
@@ -211,7 +216,7 @@ pub(super) fn explain_figure(
         Err(words) => words,
         Ok(stage) => {
             let steps = Steps::new(2);
-            let mut hosts = Hosts::open(false)?;
+            let mut hosts = Hosts::open(setting.relay.is_some())?;
             // A stage that only leaving out finds needs no samples.
             if sample::stages::names().contains(&stage) {
                 let _ = arguments.sampling(|| hosts.sample());
@@ -234,6 +239,11 @@ fn asked(text: &str, apply: bool, setting: &Setting) -> Result<Change, Complaint
     if apply && !change.is_soft() {
         let words = "it can only be predicted: leave out --apply";
         return Err(Complaint(format!("`{text}` cannot be applied to this machine, {words}")));
+    }
+    let known = change.is_predicted() && setting.relay.is_none();
+    if !apply && !known {
+        let words = "no constant of a calibration says what it brings: add --apply";
+        return Err(Complaint(format!("`{text}` can only be measured, {words}")));
     }
     if change.is_soft() && changed == *setting {
         return Err(Complaint(format!("`{text}` changes nothing: the transfer has it already")));
@@ -263,7 +273,7 @@ fn changes(
     let mut predicted = None;
     if cold && asked.change.is_none() {
         found.notes.push(UNCALIBRATED.to_owned());
-    } else {
+    } else if asked.predicts(setting) {
         steps.next(if cold { "calibrating this host" } else { "reading calibration" });
         let held = cache::refreshed(cache::calibration()?, hosts)?;
         steps.aside(|| cache::say(&held));

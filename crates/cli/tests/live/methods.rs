@@ -7,15 +7,19 @@
 
 use super::{go, in_time, is_installed, options, parse, shell, temporary};
 use lastmeter::emulate::Options;
-use lastmeter_base::{Bytes, Duration};
+use lastmeter_base::{Bytes, Duration, Quantity, Rate};
 use lastmeter_host::adapter::cim::Cim;
 use lastmeter_host::adapter::pipeline;
 use lastmeter_host::adapter::transmitter::Variation;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::constants::Constants;
 use lastmeter_lab::profile::device;
+use lastmeter_live::namespace::Hosts;
 use lastmeter_live::port::Offload;
+use lastmeter_live::sample;
 use lastmeter_live::site::Kind;
+use lastmeter_live::transfer::{Relay, Setting};
+use lastmeter_why::own::{self, Account};
 
 /// Data of an ICMP echo, and the bytes of its frame: headers of ICMP, IP and Ethernet are 42.
 const DATA: u64 = 1000;
@@ -136,4 +140,41 @@ pub(super) fn n_42_the_bottleneck_moves_from_the_wire_to_the_hosts() {
     // The transfer begins after 0.2 of 1.2 seconds.
     in_time!(found[0].1 > 0.7 && found[1].1 > 0.7, "the wire was not filled: {found:?}");
     assert!(found[2].1 < 0.5, "{found:?}");
+}
+
+/// What limits a transfer of our own over a link of this rate, and the stage that its processor works for most.
+fn limited(rate: Option<&str>) -> Option<(String, String)> {
+    let rate = rate.map(|rate| Rate::parse(rate).unwrap());
+    let relay = rate.map(|rate| Relay { delay: Duration::ZERO, rate: Some(rate) });
+    let setting = Setting { relay, duration: Duration::from_ms(600), ..Setting::PLAIN };
+    let mut hosts = Hosts::open(relay.is_some()).unwrap();
+    if let Err(why) = hosts.sample() {
+        println!("SKIP: stages are not sampled: {why}");
+        return None;
+    }
+    let measured = hosts.run(&setting).unwrap();
+    let stages = sample::stages::stages(&measured).expect("it was sampled");
+    let (host, profile) = (String::new(), None);
+    let account =
+        Account { measured: &measured, stages: &stages, what_ifs: Vec::new(), host, profile };
+    let ledger = own::ledger(account);
+    let limit = ledger.verdict.unwrap().resource.unwrap_or_default();
+    let resource = ledger.resources.iter().find(|one| one.name == limit);
+    let stage = resource.and_then(|one| one.by_stage.iter().max_by(|a, b| a.1.total_cmp(b.1)));
+    let stage =
+        stage.map_or(String::new(), |(stage, share)| format!("{stage}, {:.0} %", 100.0 * share));
+    println!("  {rate:?}: {:.3} Gbit/s, limited by {limit} ({stage})", measured.goodput.mean / 1e9);
+    Some((limit, stage))
+}
+
+/// The same question of `why`, which names what limits: slow links by themselves, and without one a processor and the
+/// stage that it works for.
+pub(super) fn n_42_the_ledger_names_the_stage_of_the_host_that_limits() {
+    for rate in ["10 Mbit/s", "100 Mbit/s"] {
+        let Some((limit, _)) = limited(Some(rate)) else { return };
+        in_time!(limit == "network", "{rate}: {limit}");
+    }
+    let Some((limit, stage)) = limited(None) else { return };
+    in_time!([own::SENDER_CORE, own::RECEIVER_CORE].contains(&limit.as_str()), "{limit}");
+    assert!(!stage.is_empty(), "{limit} works for no stage");
 }

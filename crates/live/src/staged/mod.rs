@@ -187,7 +187,7 @@ impl Running {
     pub fn start(play: &Play) -> Result<Running> {
         let cores = Places::of(play)?;
         let mut hosts = Hosts::open(play.path.is_some())?;
-        hosts.configure(play.mtu, play.offload)?;
+        hosts.configure(play.mtu, play.offload, false)?;
         let mut helpers = Vec::new();
         if play.load {
             hosts.sender.done(&Request::Ordinary)?;

@@ -136,7 +136,7 @@ impl Hosts {
             let found = format!("{:?}", setting.relay);
             return wrong("relay", found, "what the hosts were opened with");
         }
-        self.configure(setting.mtu, setting.offload)?;
+        self.configure(setting.mtu, setting.offload, setting.own_checksums)?;
         let before = crowd()?;
         let (senders, receivers) = place(setting, &cores::allowed()?)?;
         let competitor = self.start_competitor(setting, &receivers)?;

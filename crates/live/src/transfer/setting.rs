@@ -97,6 +97,9 @@ pub struct Setting {
     pub receive_buffer: Option<Bytes>,
     /// Segments travel in batches (TSO and GSO); without it every packet travels alone.
     pub offload: bool,
+    /// Processors compute TCP's checksums: nothing that an adapter does without reading the data is left to it.
+    #[serde(default)]
+    pub own_checksums: bool,
     /// Connections, each with a thread on both sides.
     pub streams: u32,
     /// On which cores.
@@ -134,6 +137,7 @@ impl Setting {
         send_buffer: None,
         receive_buffer: None,
         offload: true,
+        own_checksums: false,
         streams: 1,
         placement: Placement::OtherCore,
         copy_in: CopyIn::Copy,
