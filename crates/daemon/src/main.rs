@@ -13,6 +13,7 @@ mod model;
 mod plugin;
 mod router;
 mod sandbox;
+mod separation;
 mod ticket;
 mod wave;
 

@@ -9,6 +9,7 @@ mod camera_tables;
 mod camera_viewers;
 mod certificates;
 mod disk;
+mod disk_costs;
 mod disk_guest;
 mod disk_model;
 mod display;

@@ -1,14 +1,16 @@
 //! `lastmeter bench disk`: requests for each second of the server's CPU, from memory, beside other servers with the
-//! same client: NBD over a Unix socket beside nbdkit and qemu-nbd, iSCSI over TCP beside tgt.
+//! same client: NBD over a Unix socket beside nbdkit and qemu-nbd, iSCSI over TCP beside tgt. Each line also has the
+//! rate, the time from request to answer, and the CPU time of both for a request.
 //!
 //! Rows: N-33, N-79.
 
-use super::client::{self, Load};
+use super::client::{self, Load, Place};
 use super::initiator;
 use crate::measured::{Bench, Folder, cpu_of, line};
 use crate::{Complaint, Report};
 use lastmeter_device::disk::server::{Config, Iscsi, Server};
 use lastmeter_plugin::setting::Setting;
+use serde_json::json;
 use std::fmt::Write;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -68,7 +70,7 @@ pub(crate) fn memory(arguments: &Memory) -> Result<Report, Complaint> {
 }
 
 /// A server that is measured.
-struct Peer {
+pub(super) struct Peer {
     name: &'static str,
     child: Child,
     socket: PathBuf,
@@ -82,6 +84,43 @@ impl Drop for Peer {
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.socket);
     }
+}
+
+/// Our disk in memory, at an address of TCP.
+pub(super) struct PeerAt {
+    child: Child,
+    pub(super) address: SocketAddr,
+}
+
+impl PeerAt {
+    /// The process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for PeerAt {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts our disk at an address, with all of it written; its file is in the folder.
+pub(super) fn memory_at(folder: &Path) -> Result<PeerAt, Complaint> {
+    let (address, file) = (free()?, folder.join("disk.toml"));
+    std::fs::write(&file, format!("memory = true\nsize = \"{SIZE}\"\nlisten = \"{address}\"\n"))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["disk", "run"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+    let peer = PeerAt { child: command.spawn()?, address };
+    let began = Instant::now();
+    while let Err(Complaint(why)) = client::fill(Place::Address(address), "") {
+        if began.elapsed() > Duration::from_secs(10) {
+            return Err(Complaint(format!("the disk did not begin: {why}")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(peer)
 }
 
 /// Starts a server; `None` if it is not installed.
@@ -133,7 +172,7 @@ fn start(name: &'static str, folder: &Path) -> Result<Option<Peer>, Complaint> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    client::fill(&peer.socket, "")?;
+    client::fill(Place::Socket(&peer.socket), "")?;
     Ok(Some(peer))
 }
 
@@ -200,23 +239,47 @@ fn start_target(name: &'static str, folder: &Path) -> Result<Option<Peer>, Compl
     Ok(Some(peer))
 }
 
-/// Requests for each second of the server's CPU, and a second.
-fn measure(peer: &Peer, load: Load, bench: &Bench) -> Result<(f64, f64), Complaint> {
+/// What a load was like.
+#[derive(Clone, Copy)]
+pub(super) struct Measured {
+    /// Requests a second.
+    pub(super) rate: f64,
+    /// Seconds from request to answer, on average and of the median.
+    pub(super) mean: f64,
+    pub(super) median: f64,
+    /// Seconds of the client's processor and of the server's for a request.
+    pub(super) cpu: [f64; 2],
+}
+
+impl Measured {
+    /// Requests for each second of the server's CPU.
+    fn efficiency(&self) -> f64 {
+        1.0 / self.cpu[1]
+    }
+}
+
+/// The median run by the server's CPU time.
+pub(super) fn measure(peer: &Peer, load: Load, bench: &Bench) -> Result<Measured, Complaint> {
     let mut all = Vec::new();
     for _ in 0..bench.rounds {
-        let (before, began) = (cpu_of(peer.child.id()), Instant::now());
-        let done = match peer.portal {
-            None => client::run(&peer.socket, "", load, bench.seconds),
+        let before = cpu_of(peer.child.id());
+        let seen = match peer.portal {
+            None => client::run(Place::Socket(&peer.socket), "", load, bench.seconds),
             Some((portal, unit)) => {
                 initiator::run(portal, TARGET, unit, SIZE_BYTES, load, bench.seconds)
             }
         };
-        let done =
-            done.map_err(|Complaint(why)| Complaint(format!("{}: {why}", peer.name)))? as f64;
+        let seen = seen.map_err(|Complaint(why)| Complaint(format!("{}: {why}", peer.name)))?;
         let cpu = (cpu_of(peer.child.id()) - before).max(0.01);
-        all.push((done / cpu, done / began.elapsed().as_secs_f64()));
+        let done = seen.done.max(1) as f64;
+        all.push(Measured {
+            rate: done / seen.seconds,
+            mean: seen.mean(),
+            median: seen.median(),
+            cpu: [seen.cpu / done, cpu / done],
+        });
     }
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all.sort_by(|a, b| a.cpu[1].total_cmp(&b.cpu[1]));
     Ok(all[all.len() / 2])
 }
 
@@ -239,7 +302,7 @@ fn cells(protocol: &str, bench: &Bench) -> Vec<(String, Load)> {
             for (what, write) in [("read", false), ("write", true)] {
                 let name = format!("disk/{protocol}-{what}-{size}@{depth}");
                 if wants(&name) || name == kept(protocol) && wants(policed(protocol)) {
-                    cells.push((name, Load { write, length, depth }));
+                    cells.push((name, Load { write, length, depth, in_order: false }));
                 }
             }
         }
@@ -247,19 +310,24 @@ fn cells(protocol: &str, bench: &Bench) -> Vec<(String, Load)> {
     cells
 }
 
-/// Our server and those beside it.
-fn servers(protocol: &str, folder: &Path) -> Result<(Peer, Vec<Peer>), Complaint> {
+/// Our server, and those beside it if they are wanted.
+pub(super) fn servers(
+    protocol: &str,
+    folder: &Path,
+    peers: bool,
+) -> Result<(Peer, Vec<Peer>), Complaint> {
     let missing = "lastmeterd cannot be started";
     if protocol == "iscsi" {
         let own = start_target("lastmeter", folder)?.ok_or(missing)?;
-        return Ok((own, start_target("tgt", folder)?.into_iter().collect()));
+        let other = if peers { start_target("tgt", folder)? } else { None };
+        return Ok((own, other.into_iter().collect()));
     }
     let own = start("lastmeter", folder)?.ok_or(missing)?;
-    let mut peers = Vec::new();
-    for name in ["nbdkit", "qemu-nbd"] {
-        peers.extend(start(name, folder)?);
+    let mut others = Vec::new();
+    for name in ["nbdkit", "qemu-nbd"].into_iter().filter(|_| peers) {
+        others.extend(start(name, folder)?);
     }
-    Ok((own, peers))
+    Ok((own, others))
 }
 
 #[derive(clap::Args)]
@@ -273,8 +341,17 @@ pub(crate) struct Arguments {
 
 pub(crate) fn bench(arguments: &Arguments, quick: bool) -> Result<Report, Complaint> {
     let Arguments { bench: arguments, local } = arguments;
-    let named = arguments.name.as_ref().is_some_and(|name| name.contains("local"));
-    if let Some(folder) = local.clone().or_else(|| named.then(std::env::temp_dir)) {
+    let part = |text: &str| arguments.name.as_ref().is_some_and(|name| name.contains(text));
+    if part("matrix") {
+        return super::matrix::bench(arguments, quick);
+    }
+    if part("separation") {
+        return crate::separation::bench(arguments, quick);
+    }
+    if part("pipelined") {
+        return super::pipelined::bench(arguments, quick);
+    }
+    if let Some(folder) = local.clone().or_else(|| part("local").then(std::env::temp_dir)) {
         return super::local::bench(arguments, &folder, quick);
     }
     let bench = Bench {
@@ -288,22 +365,33 @@ pub(crate) fn bench(arguments: &Arguments, quick: bool) -> Result<Report, Compla
     let folder = folder.path();
     let wants = |name: &str| bench.name.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let (mut text, mut json) = (String::new(), Vec::new());
-    let _ = writeln!(text, "{:24} {:>14} {:>24}", "benchmark", "I/Os per CPU s", "beside the best");
+    let _ = writeln!(
+        text,
+        "{:24} {:>14} {:>24} {:>10} {:>10} {:>9} {:>9}",
+        "benchmark",
+        "I/Os per CPU s",
+        "beside the best",
+        "I/Os per s",
+        "us, median",
+        "client us",
+        "server us"
+    );
     for protocol in ["nbd", "iscsi"] {
         let cells = cells(protocol, &bench);
         if cells.is_empty() {
             continue;
         }
-        let (own, peers) = servers(protocol, folder)?;
+        let (own, peers) = servers(protocol, folder, true)?;
         let mut without = None;
         for (name, load) in cells {
-            let (value, rate) = measure(&own, load, &bench)?;
+            let seen = measure(&own, load, &bench)?;
+            let value = seen.efficiency();
             if name == kept(protocol) {
                 without = Some((load, value));
             }
             let mut best: Option<(&str, f64)> = None;
             for peer in &peers {
-                let (other, _) = measure(peer, load, &bench)?;
+                let other = measure(peer, load, &bench)?.efficiency();
                 if best.is_none_or(|(_, most)| other > most) {
                     best = Some((peer.name, other));
                 }
@@ -311,9 +399,20 @@ pub(crate) fn bench(arguments: &Arguments, quick: bool) -> Result<Report, Compla
             let beside = best.map_or("nobody there".to_owned(), |(peer, other)| {
                 format!("{:.2} x {peer}", value / other)
             });
-            let _ = writeln!(text, "{name:24} {value:>14.0} {beside:>24}");
-            let note = format!("{rate:.0} a second");
-            json.push(line(&name, value, "I/Os per CPU s", best, &note));
+            let [median, client, server] =
+                [seen.median, seen.cpu[0], seen.cpu[1]].map(|seconds| seconds * 1e6);
+            let _ = writeln!(
+                text,
+                "{name:24} {value:>14.0} {beside:>24} {:>10.0} {median:>10.1} {client:>9.2} \
+                 {server:>9.2}",
+                seen.rate,
+            );
+            let note = format!("{:.0} a second", seen.rate);
+            let mut told = line(&name, value, "I/Os per CPU s", best, &note);
+            told["rate"] = seen.rate.into();
+            told["latency"] = json!({ "mean": seen.mean, "median": seen.median });
+            told["cpu_per_io"] = json!({ "client": seen.cpu[0], "server": seen.cpu[1] });
+            json.push(told);
         }
         let name = policed(protocol);
         if let Some((load, without)) = without.filter(|_| wants(name)) {
@@ -322,8 +421,7 @@ pub(crate) fn bench(arguments: &Arguments, quick: bool) -> Result<Report, Compla
                 _ => start("policy", folder)?,
             };
             let policy = policy.ok_or("lastmeterd cannot be started")?;
-            let (with, _) = measure(&policy, load, &bench)?;
-            let share = with / without;
+            let share = measure(&policy, load, &bench)?.efficiency() / without;
             let _ = writeln!(text, "{name:24} {share:>14.3} {:>24}", "of the rate without");
             let note = format!("a policy in WebAssembly on every command; {protocol}-read-4k@32");
             json.push(line(name, share, "share", None, &note));

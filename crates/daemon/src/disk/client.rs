@@ -11,18 +11,20 @@ use std::time::{Duration, Instant};
 
 /// What is asked for.
 #[derive(Clone, Copy)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// Writes, else reads.
-    pub(super) write: bool,
+    pub(crate) write: bool,
     /// Bytes of each.
-    pub(super) length: u32,
+    pub(crate) length: u32,
     /// Requests in flight.
-    pub(super) depth: u32,
+    pub(crate) depth: u32,
+    /// One place after the other, as a file is read; else at random.
+    pub(crate) in_order: bool,
 }
 
 /// Where a disk is.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(crate) enum Place<'a> {
     /// A Unix socket.
     Socket(&'a Path),
     /// TCP.
@@ -30,10 +32,10 @@ pub(super) enum Place<'a> {
 }
 
 /// Where requests go, where answers come from, the size of the disk.
-pub(super) type Opened = (Box<dyn Write + Send>, BufReader<Box<dyn Read + Send>>, u64);
+pub(crate) type Opened = (Box<dyn Write + Send>, BufReader<Box<dyn Read + Send>>, u64);
 
 /// Opens an export.
-pub(super) fn open(place: Place<'_>, export: &str) -> Result<Opened, Complaint> {
+pub(crate) fn open(place: Place<'_>, export: &str) -> Result<Opened, Complaint> {
     let (mut stream, reader): (Box<dyn Write + Send>, Box<dyn Read + Send>) = match place {
         Place::Socket(path) => {
             let stream = UnixStream::connect(path)?;
@@ -73,16 +75,16 @@ pub(super) fn open(place: Place<'_>, export: &str) -> Result<Opened, Complaint> 
 }
 
 /// Says farewell: some servers end when a client goes without.
-pub(super) fn close(stream: &mut impl Write) -> Result<(), Complaint> {
+pub(crate) fn close(stream: &mut impl Write) -> Result<(), Complaint> {
     let (offset, length) = (0, 0);
     let last = Request { flags: 0, command: Command::DISCONNECT, cookie: 0, offset, length };
     Ok(stream.write_all(&last.emit())?)
 }
 
 /// Writes the whole disk: what was never written costs less to read.
-pub(super) fn fill(socket: &Path, export: &str) -> Result<(), Complaint> {
+pub(crate) fn fill(place: Place<'_>, export: &str) -> Result<(), Complaint> {
     const LENGTH: u32 = 1 << 20;
-    let (mut stream, mut reader, size) = open(Place::Socket(socket), export)?;
+    let (mut stream, mut reader, size) = open(place, export)?;
     let data = vec![0xa5; LENGTH as usize];
     let mut offset = 0;
     while offset < size {
@@ -96,29 +98,104 @@ pub(super) fn fill(socket: &Path, export: &str) -> Result<(), Complaint> {
     close(&mut stream)
 }
 
-/// Requests in turn at random places, for so long; how many were answered.
-pub(super) fn run(socket: &Path, export: &str, load: Load, seconds: f64) -> Result<u64, Complaint> {
-    let (mut stream, mut reader, size) = open(Place::Socket(socket), export)?;
+/// Latencies that a measurement keeps; those after them are like them.
+const KEPT_MAX: usize = 1 << 20;
+
+/// What a measurement saw.
+pub(crate) struct Seen {
+    /// Requests answered.
+    pub(crate) done: u64,
+    /// How long that took.
+    pub(crate) seconds: f64,
+    /// Seconds from request to answer.
+    latencies: Vec<f64>,
+    /// Seconds of the client's processor.
+    pub(crate) cpu: f64,
+}
+
+impl Seen {
+    /// The mean time from request to answer.
+    pub(crate) fn mean(&self) -> f64 {
+        self.latencies.iter().sum::<f64>() / self.latencies.len().max(1) as f64
+    }
+    /// That of the median request.
+    pub(crate) fn median(&self) -> f64 {
+        let mut all = self.latencies.clone();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(0.0)
+    }
+}
+
+/// Requests in flight, each at a place of its own, and how long they took.
+pub(crate) struct Laps {
+    asked: Vec<Instant>,
+    latencies: Vec<f64>,
+    began: Instant,
+    cpu: Duration,
+    done: u64,
+}
+
+impl Laps {
+    pub(crate) fn new(depth: u32) -> Laps {
+        let now = Instant::now();
+        let (asked, latencies) = (vec![now; depth as usize], Vec::new());
+        Laps { asked, latencies, began: now, cpu: crate::sandbox::thread(), done: 0 }
+    }
+    /// A request begins.
+    pub(crate) fn ask(&mut self, at: usize) {
+        self.asked[at] = Instant::now();
+    }
+    /// It was answered.
+    pub(crate) fn answered(&mut self, at: u64) -> Result<usize, Complaint> {
+        let at = usize::try_from(at).ok().filter(|at| *at < self.asked.len());
+        let at = at.ok_or("an answer to nothing")?;
+        self.done += 1;
+        if self.latencies.len() < KEPT_MAX {
+            self.latencies.push(self.asked[at].elapsed().as_secs_f64());
+        }
+        Ok(at)
+    }
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+    pub(crate) fn end(self) -> Seen {
+        let Laps { latencies, began, cpu, done, .. } = self;
+        let cpu = crate::sandbox::thread().saturating_sub(cpu).as_secs_f64();
+        Seen { done, seconds: began.elapsed().as_secs_f64(), latencies, cpu }
+    }
+}
+
+/// Requests at places in order or at random, for so long.
+pub(crate) fn run(
+    place: Place<'_>,
+    export: &str,
+    load: Load,
+    seconds: f64,
+) -> Result<Seen, Complaint> {
+    let (mut stream, mut reader, size) = open(place, export)?;
     let places = (size / u64::from(load.length)).max(1);
-    let mut random = Stream::new(1, "places");
+    let (mut random, mut next) = (Stream::new(1, "places"), 0);
     let data = vec![0x5a; load.length as usize];
     let command = if load.write { Command::WRITE } else { Command::READ };
-    let mut ask = |stream: &mut Vec<u8>, cookie: u64| {
-        let offset = random.below(places) * u64::from(load.length);
-        let request = Request { flags: 0, command, cookie, offset, length: load.length };
+    let mut laps = Laps::new(load.depth);
+    let mut ask = |stream: &mut Vec<u8>, laps: &mut Laps, at: usize| {
+        let place = if load.in_order { next % places } else { random.below(places) };
+        next += 1;
+        let offset = place * u64::from(load.length);
+        let request = Request { flags: 0, command, cookie: at as u64, offset, length: load.length };
         stream.extend(request.emit());
         if load.write {
             stream.extend_from_slice(&data);
         }
+        laps.ask(at);
     };
     let mut outgoing = Vec::with_capacity((REQUEST_LEN + data.len()) * load.depth as usize);
-    (0..load.depth).for_each(|cookie| ask(&mut outgoing, cookie.into()));
+    (0..load.depth).for_each(|at| ask(&mut outgoing, &mut laps, at as usize));
     stream.write_all(&outgoing)?;
     let answer = 16 + if load.write { 0 } else { load.length as usize };
     let mut answers = vec![0; answer];
-    let (began, mut done) = (Instant::now(), 0);
     let until = Duration::from_secs_f64(seconds);
-    while began.elapsed() < until {
+    while laps.elapsed() < until {
         outgoing.clear();
         // All answers that are there, and as many new requests at once.
         loop {
@@ -126,18 +203,20 @@ pub(super) fn run(socket: &Path, export: &str, load: Load, seconds: f64) -> Resu
             if answers[4..8] != [0; 4] {
                 return Err(Complaint("a request was refused".to_owned()));
             }
-            done += 1;
-            ask(&mut outgoing, done);
+            let cookie = answers[8..16].try_into().map_or(u64::MAX, u64::from_be_bytes);
+            let at = laps.answered(cookie)?;
+            ask(&mut outgoing, &mut laps, at);
             if reader.buffer().len() < answer {
                 break;
             }
         }
         stream.write_all(&outgoing)?;
     }
+    let seen = laps.end();
     // What is in flight.
     for _ in 0..load.depth {
         reader.read_exact(&mut answers)?;
     }
     close(&mut stream)?;
-    Ok(done)
+    Ok(seen)
 }

@@ -1,6 +1,6 @@
 //! An iSCSI initiator for measurements: a given number of commands in flight on a connection.
 
-use super::client::Load;
+use super::client::{Laps, Load, Seen};
 use crate::Complaint;
 use lastmeter_base::Stream;
 use lastmeter_wire::iscsi::{
@@ -8,7 +8,7 @@ use lastmeter_wire::iscsi::{
 };
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes of a block.
 const BLOCK: u32 = 512;
@@ -221,7 +221,7 @@ pub(super) fn fill(
     initiator.close()
 }
 
-/// Commands at random places of the first `size` bytes, for so long; how many were answered.
+/// Commands at random places of the first `size` bytes, for so long.
 pub(super) fn run(
     portal: SocketAddr,
     target: &str,
@@ -229,42 +229,46 @@ pub(super) fn run(
     size: u64,
     load: Load,
     seconds: f64,
-) -> Result<u64, Complaint> {
+) -> Result<Seen, Complaint> {
     let mut initiator = Initiator::open(portal, target, unit)?;
     let places = (size / u64::from(load.length)).max(1);
     let mut random = Stream::new(1, "places");
     let data = vec![0x5a; load.length as usize];
-    let mut ask = |initiator: &mut Initiator, task: u32| {
+    let mut laps = Laps::new(load.depth);
+    // Tags begin with 1.
+    let mut ask = |initiator: &mut Initiator, laps: &mut Laps, at: usize| {
+        let task = 1 + at as u32;
         let lba = random.below(places) * u64::from(load.length / BLOCK);
         let cdb = cdb(load.write, lba as u32, load.length);
         match load.write {
             true => initiator.ask(task, &cdb, 0, Some(&data)),
             false => initiator.ask(task, &cdb, load.length, None),
         }
+        laps.ask(at);
     };
-    (1..=load.depth).for_each(|task| ask(&mut initiator, task));
+    (0..load.depth as usize).for_each(|at| ask(&mut initiator, &mut laps, at));
     initiator.send()?;
-    let (began, mut done) = (Instant::now(), 0);
     let until = Duration::from_secs_f64(seconds);
-    while began.elapsed() < until {
+    while laps.elapsed() < until {
         // All answers that are there, and as many new commands at once.
         loop {
             let (task, status) = initiator.ended(&data)?;
             if status != 0 {
                 return Err(Complaint(format!("a command ended with status {status}")));
             }
-            done += 1;
-            ask(&mut initiator, task);
+            let at = laps.answered(u64::from(task).wrapping_sub(1))?;
+            ask(&mut initiator, &mut laps, at);
             if initiator.reader.buffer().len() < HEADER_LEN {
                 break;
             }
         }
         initiator.send()?;
     }
+    let seen = laps.end();
     // What is in flight.
     for _ in 0..load.depth {
         initiator.ended(&data)?;
     }
     initiator.close()?;
-    Ok(done)
+    Ok(seen)
 }

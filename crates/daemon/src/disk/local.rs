@@ -254,7 +254,7 @@ pub(super) fn bench(arguments: &Bench, within: &Path, quick: bool) -> Result<Rep
                 if arguments.name.as_ref().is_some_and(|part| !named(part)) {
                     continue;
                 }
-                let load = Load { write: false, length, depth };
+                let load = Load { write: false, length, depth, in_order: false };
                 let mut all = [const { Vec::new() }; 3];
                 // In turn, so that all see the same hour of the machine.
                 for _ in 0..rounds {

@@ -1,10 +1,14 @@
 //! `lastmeterd disk`: a disk on the network with its owner's policies, and what it costs beside other servers.
 
 mod bench;
-mod client;
+pub(crate) mod client;
+mod emulated;
 mod initiator;
 mod local;
+mod matrix;
 mod model;
+pub(crate) mod modelled;
+mod pipelined;
 
 use crate::device::{File, Run, tell, until_ended, value};
 use crate::sandbox::Ticking;
