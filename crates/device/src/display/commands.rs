@@ -3,7 +3,7 @@
 
 use super::encoding::{from_jpeg, rect};
 use super::gate::{Display, Gate, Refusal};
-use super::screen::{CURSOR_MAX, Cursor, Event};
+use super::screen::{CURSOR_MAX, Cursor, Event, Rows};
 use crate::access::ANYONE;
 use crate::account::Lap;
 use lastmeter_plugin::request::{Rect, framebuffer as operation};
@@ -23,11 +23,20 @@ fn words(error: &io::Error) -> String {
     format!("the connection ended: {error}")
 }
 
-/// Reads `len` bytes; memory grows as they arrive.
-fn fill(reader: &mut impl Read, len: usize, data: &mut Vec<u8>) -> io::Result<()> {
-    data.clear();
-    let found = reader.by_ref().take(len as u64).read_to_end(data)?;
-    if found < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+/// Reads `len` bytes into the beginning of a buffer, which is kept for the next ones; it grows as they arrive.
+fn fill<'a>(reader: &mut impl Read, len: usize, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+    /// Bytes by which it grows, at most, before they arrive.
+    const GROWTH: usize = 1 << 20;
+    let mut at = 0;
+    while at < len {
+        let end = len.min(buffer.len().max(at + GROWTH));
+        if buffer.len() < end {
+            buffer.resize(end, 0);
+        }
+        reader.read_exact(&mut buffer[at..end])?;
+        at = end;
+    }
+    Ok(&buffer[..len])
 }
 
 /// Serves a program until it disconnects. `ready` is called once it has authenticated.
@@ -41,7 +50,7 @@ pub fn serve(
     ready: impl FnOnce(),
 ) -> Result<(), String> {
     /// Bytes that are read at once.
-    const BUFFER: usize = 256 << 10;
+    const BUFFER: usize = 64 << 10;
     let mut reader = BufReader::with_capacity(BUFFER, reader);
     let writer = Arc::new(Mutex::new(io::BufWriter::new(writer)));
     let say = |bytes: &[&[u8]]| {
@@ -57,9 +66,9 @@ pub fn serve(
     if greeting[..GREETING.len()] != GREETING {
         return Err("no program that draws: it did not begin with LMFB and version 1".to_owned());
     }
-    let mut data = Vec::new();
-    fill(&mut reader, greeting[GREETING.len()].into(), &mut data).map_err(|error| words(&error))?;
-    let Some(client) = who(display, &data) else {
+    let mut buffer = Vec::new();
+    let token = fill(&mut reader, greeting[GREETING.len()].into(), &mut buffer);
+    let Some(client) = who(display, token.map_err(|error| words(&error))?) else {
         say(&[&[1]])?;
         flush()?;
         return Err("a program showed no known token".to_owned());
@@ -85,7 +94,8 @@ pub fn serve(
         if header.length as usize > DATA_MAX {
             return Err(format!("a command with more than {DATA_MAX} bytes"));
         }
-        fill(&mut reader, header.length as usize, &mut data).map_err(|error| words(&error))?;
+        let data = fill(&mut reader, header.length as usize, &mut buffer);
+        let data = data.map_err(|error| words(&error))?;
         lap.served(0);
         if header.operation == Operation::LISTEN {
             let may = display.input.iter().any(|name| name == client);
@@ -97,7 +107,7 @@ pub fn serve(
             continue;
         }
         gate.fit();
-        let (state, back) = execute(display, &mut gate, client, (&header, &data), lap);
+        let (state, back) = execute(display, &mut gate, client, (&header, data), lap);
         if header.flags & ANSWER != 0 || header.operation == Operation::READ {
             say(&[&header.answer(state, back.len() as u32).emit(), &back])?;
         }
@@ -207,40 +217,24 @@ fn carry_out(
         true => (0, 0),
         false => (own.x.saturating_sub(asked.x), own.y.saturating_sub(asked.y)),
     };
+    let part = |pixels| Rows::<[u8; 4]>::new(pixels, asked.w.into()).after(offset.0, offset.1);
     match header.operation {
         Operation::READ => {
             back.reserve(4 * count);
             screen.read(at).iter().for_each(|pixel| back.extend(pixel.to_le_bytes()));
         }
-        Operation::PUT => screen.put(at, part(pixels(data), asked, offset, at)),
-        Operation::BLEND => screen.blend(at, part(pixels(data), asked, offset, at)),
+        Operation::PUT => screen.put(at, part(data.as_chunks::<4>().0)),
+        Operation::BLEND => screen.blend(at, part(data.as_chunks::<4>().0)),
         Operation::JPEG => {
             let decoded = from_jpeg(data, asked.w.into(), asked.h.into());
             let decoded = decoded.map_err(|_| Refusal::Outside)?;
-            screen.put(at, part(decoded.into_iter(), asked, offset, at));
+            screen.put(at, Rows::new(&decoded, asked.w.into()).after(offset.0, offset.1));
         }
         Operation::FILL => screen.fill(at, value),
         _ => screen.copy(at, from),
     }
     lap.served(2);
     Ok((if whole { status::DONE } else { status::CLIPPED }, back))
-}
-
-/// The words of the part that begins at `offset` within the request.
-fn part(
-    words: impl Iterator<Item = u32>,
-    asked: Rect,
-    offset: (u16, u16),
-    part: Rect,
-) -> impl Iterator<Item = u32> {
-    let (width, left) = (usize::from(asked.w).max(1), usize::from(offset.0));
-    let columns = left..left + usize::from(part.w);
-    let skipped = usize::from(offset.1) * width;
-    words
-        .skip(skipped)
-        .enumerate()
-        .filter(move |(at, _)| columns.contains(&(at % width)))
-        .map(|(_, word)| word)
 }
 
 /// Sends events from now on, on a separate thread, until the program disconnects.
@@ -364,6 +358,7 @@ impl<S: Read + Write> Program<S> {
         let header = Header::parse(&head);
         let len = (header.length as usize).min(DATA_MAX);
         fill(&mut self.stream, len, &mut data).map_err(|error| words(&error))?;
+        data.truncate(len);
         Ok((header, data))
     }
 }

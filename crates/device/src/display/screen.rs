@@ -54,6 +54,67 @@ pub struct Cursor {
     pub words: Vec<u32>,
 }
 
+/// A pixel as the screen has it, or as a command has it.
+pub trait Pixel: std::marker::Copy {
+    /// Its colour, and above that its share when it is blended.
+    fn word(self) -> u32;
+}
+
+impl Pixel for u32 {
+    fn word(self) -> u32 {
+        self
+    }
+}
+
+impl Pixel for [u8; 4] {
+    fn word(self) -> u32 {
+        u32::from_le_bytes(self)
+    }
+}
+
+/// Rows of pixels, one after another.
+#[derive(Clone, Copy)]
+pub struct Rows<'a, P> {
+    pixels: &'a [P],
+    width: usize,
+    /// Columns and rows that are left out at the beginning.
+    left: (usize, usize),
+}
+
+impl<'a, P: Pixel> Rows<'a, P> {
+    /// Of this width.
+    pub fn new(pixels: &'a [P], width: usize) -> Rows<'a, P> {
+        Rows { pixels, width, left: (0, 0) }
+    }
+    /// Without the first columns and rows.
+    pub fn after(self, columns: u16, rows: u16) -> Rows<'a, P> {
+        Rows { left: (columns.into(), rows.into()), ..self }
+    }
+    fn row(&self, number: usize) -> &'a [P] {
+        let start = (self.left.1 + number) * self.width;
+        self.pixels.get(start + self.left.0..start + self.width).unwrap_or(&[])
+    }
+}
+
+/// Replaces pixels by their mixture with others; whether that changed any.
+fn mixed<P: Pixel>(old: &mut [u32], new: &[P], mix: &impl Fn(u32, u32) -> u32) -> bool {
+    const SIDE: usize = TILE as usize;
+    let each = |old: &mut [u32], new: &[P]| {
+        let mut differs = 0;
+        for (old, new) in old.iter_mut().zip(new) {
+            let mixture = mix(*old, new.word());
+            differs |= mixture ^ *old;
+            *old = mixture;
+        }
+        differs != 0
+    };
+    // Most tiles are whole: their length is known to the compiler.
+    match (old.first_chunk_mut::<SIDE>(), new.first_chunk::<SIDE>()) {
+        (Some(old), Some(new)) => each(old, new),
+        _ => each(old, new),
+    }
+}
+
 struct Pixels {
     w: u16,
     h: u16,
@@ -231,28 +292,37 @@ impl Screen {
             watcher.call(&mut state);
         }
     }
-    /// Replaces pixels by `words`, row by row. Only what differs is seen as changed. `rect` is on the screen and has as
-    /// many pixels as there are words; if it is no longer, as the screen became smaller, nothing happens.
-    pub fn put(&self, rect: Rect, words: impl Iterator<Item = u32>) {
-        self.mix(rect, words, |_, new| new & 0x00ff_ffff);
+    /// Replaces pixels, as many as `rows` has of them. Only what differs is seen as changed. If `rect` is not on the
+    /// screen, as that became smaller, nothing happens.
+    pub fn put<P: Pixel>(&self, rect: Rect, rows: Rows<'_, P>) {
+        self.mix(rect, |number| rows.row(number), |_, new| new & 0x00ff_ffff);
     }
-    /// Blends `words` in, each with the alpha in its highest byte.
-    pub fn blend(&self, rect: Rect, words: impl Iterator<Item = u32>) {
-        self.mix(rect, words, |old, new| {
-            let share = new >> 24;
-            (0..3).fold(0, |mixed, at| {
-                let part = |pixel: u32| pixel >> (8 * at) & 255;
-                let sum = part(new) * share + part(old) * (255 - share);
-                mixed | (((sum + 127) / 255) << (8 * at))
-            })
-        });
+    /// Blends pixels in, each with the share in its highest byte.
+    pub fn blend<P: Pixel>(&self, rect: Rect, rows: Rows<'_, P>) {
+        self.mix(
+            rect,
+            |number| rows.row(number),
+            |old, new| {
+                let share = new >> 24;
+                (0..3).fold(0, |mixed, at| {
+                    let part = |pixel: u32| pixel >> (8 * at) & 255;
+                    let sum = part(new) * share + part(old) * (255 - share);
+                    mixed | (((sum + 127) / 255) << (8 * at))
+                })
+            },
+        );
     }
     /// Gives pixels one colour.
     pub fn fill(&self, rect: Rect, colour: u32) {
-        let count = usize::from(rect.w) * usize::from(rect.h);
-        self.put(rect, std::iter::repeat_n(colour, count));
+        let row = vec![colour; rect.w.into()];
+        self.mix(rect, |_| row.as_slice(), |_, new| new & 0x00ff_ffff);
     }
-    fn mix(&self, rect: Rect, mut words: impl Iterator<Item = u32>, mix: impl Fn(u32, u32) -> u32) {
+    fn mix<'a, P: Pixel + 'a>(
+        &self,
+        rect: Rect,
+        rows: impl Fn(usize) -> &'a [P],
+        mix: impl Fn(u32, u32) -> u32,
+    ) {
         let mut pixels = self.pixels.write().unwrap_or_else(PoisonError::into_inner);
         let whole = Rect { x: 0, y: 0, w: pixels.w, h: pixels.h };
         if rect.is_empty() || !rect.within(whole) {
@@ -265,32 +335,29 @@ impl Screen {
         let mut bands: Vec<Rect> = Vec::new();
         for y in rect.y..rect.y + rect.h {
             let start = usize::from(y) * width + usize::from(rect.x);
-            let row = &mut pixels.words[start..start + usize::from(rect.w)];
-            let mut x = usize::from(rect.x);
-            let mut rest = row;
+            let mut old = &mut pixels.words[start..start + usize::from(rect.w)];
+            let mut new = rows(usize::from(y - rect.y));
+            let mut len = tile - usize::from(rect.x) % tile;
             for changed in &mut changed {
-                let len = (tile - x % tile).min(rest.len());
-                let (part, more) = rest.split_at_mut(len);
-                let mut differs = 0;
-                for pixel in part {
-                    let Some(word) = words.next() else { break };
-                    let new = mix(*pixel, word);
-                    differs |= new ^ *pixel;
-                    *pixel = new;
-                }
-                *changed |= differs != 0;
-                x += len;
-                rest = more;
+                let (here, there) = (len.min(old.len()), len.min(new.len()));
+                let (part, rest) = std::mem::take(&mut old).split_at_mut(here);
+                let (now, later) = new.split_at(there);
+                *changed |= mixed(part, now, &mix);
+                (old, new, len) = (rest, later, tile);
             }
-            let ends = (y + 1) % TILE == 0 || y + 1 == rect.y + rect.h;
-            if ends {
+            if (y + 1) % TILE == 0 || y + 1 == rect.y + rect.h {
                 let top = (y / TILE * TILE).max(rect.y);
-                for (column, changed) in changed.iter_mut().enumerate() {
-                    if std::mem::take(changed) {
-                        let left = ((first + column) * tile) as u16;
-                        bands.push(Rect { x: left, y: top, w: TILE, h: y + 1 - top }.meet(rect));
+                let mut column = 0;
+                while column < changed.len() {
+                    let run = changed[column..].iter().take_while(|it| **it).count();
+                    if run > 0 {
+                        let (left, wide) = ((first + column) * tile, run * tile);
+                        let (x, w) = (left as u16, wide as u16);
+                        bands.push(Rect { x, y: top, w, h: y + 1 - top }.meet(rect));
                     }
+                    column += run + 1;
                 }
+                changed.fill(false);
             }
         }
         if !bands.is_empty() {
@@ -428,7 +495,7 @@ mod tests {
     fn colours_mix() {
         let screen = Screen::new(2, 1).expect("a screen");
         screen.fill(screen.whole(), 0x0000_ff80);
-        screen.blend(screen.whole(), [0xffff_0000, 0x80ff_0000].into_iter());
+        screen.blend(screen.whole(), Rows::new(&[0xffff_0000u32, 0x80ff_0000], 2));
         assert_eq!(screen.read(screen.whole()), [0x00ff_0000, 0x0080_7f40]);
     }
 
@@ -436,7 +503,7 @@ mod tests {
     fn copies_may_overlap() {
         for (to, from) in [((1, 1), (0, 0)), ((0, 0), (1, 1)), ((1, 0), (0, 0)), ((0, 0), (1, 0))] {
             let screen = Screen::new(4, 4).expect("a screen");
-            screen.put(screen.whole(), 0..16);
+            screen.put(screen.whole(), Rows::new(&(0..16).collect::<Vec<u32>>(), 4));
             screen.copy(rect(to.0, to.1, 3, 3), from);
             let pixels = screen.read(rect(to.0, to.1, 3, 3));
             let expected: Vec<u32> = (0..3)

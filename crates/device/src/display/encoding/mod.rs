@@ -1,6 +1,7 @@
 //! Encodings of rectangles of pixels: encoders with the state of a connection, and decoders.
 
 mod hextile;
+mod jpeg;
 mod tight;
 mod zlib;
 mod zrle;
@@ -47,6 +48,13 @@ impl<'a> View<'a> {
         let same = |row: &[u32]| row.iter().fold(0, |all, pixel| all | (pixel ^ first)) == 0;
         self.rows().all(same).then_some(first)
     }
+}
+
+/// The bits of eight bytes that are 0 or 1, the first one's highest.
+fn bits_of(bytes: [u8; 8]) -> u8 {
+    // The product's highest byte has each of them, and nothing is carried into it.
+    const GATHER: u64 = 0x8040_2010_0804_0201;
+    (u64::from_le_bytes(bytes).wrapping_mul(GATHER) >> 56) as u8
 }
 
 /// Colours of a tile, if there are few.
@@ -263,11 +271,16 @@ fn tiles(w: usize, h: usize, side: usize) -> Vec<[usize; 4]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::display::damage::RECTANGLES_MAX;
     use proptest::prelude::*;
 
     /// Pictures with few colours, many, runs and noise.
     fn picture() -> impl Strategy<Value = (u16, u16, Vec<u32>)> {
-        (1u16..150, 1u16..100, 0u8..6, any::<u64>()).prop_map(|(w, h, sort, seed)| {
+        let side = prop_oneof![1u16..10, 1u16..150];
+        (side.clone(), side, 0u8..6, any::<u64>()).prop_map(|(w, h, sort, seed)| {
+            // Some are long and narrow.
+            let long = |side: u16, other: u16| if other < 10 { side * 8 } else { side };
+            let (w, h) = (long(w, h), long(h, w));
             let mut state = seed | 1;
             let mut random = move || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -362,6 +375,30 @@ mod tests {
         }
         prop_assert!(bytes.is_empty(), "nothing is left over");
         Ok(picture)
+    }
+
+    /// However an update is split, its rectangles can be counted in 16 bits.
+    #[test]
+    fn rectangles_are_few_enough_to_be_counted() {
+        const SIDE_MAX: usize = crate::display::screen::SIDE_MAX as usize;
+        for (w, h) in [(SIDE_MAX, 16), (16, SIDE_MAX), (80, 80), (65, 65), (1040, 1040)] {
+            // Cells of a few colours, which are never joined.
+            let pixel = |x: usize, y: usize| (x / 8 * 7 + y / 8 * 13) as u32;
+            let pixels: Vec<u32> = (0..h).flat_map(|y| (0..w).map(move |x| pixel(x, y))).collect();
+            let mut encoder = Encoder::default();
+            encoder.choose(&[encoding::TIGHT], 0);
+            let at = Rect { x: 0, y: 0, w: w as u16, h: h as u16 };
+            let count = encoder.put(at, &pixels, &mut Vec::new());
+            let most = RECTANGLES_MAX.min(SIDE_MAX * SIDE_MAX / (w * h));
+            assert!(count * most <= usize::from(u16::MAX), "{w} by {h}: {count} rectangles");
+        }
+    }
+
+    #[test]
+    fn bits_are_gathered() {
+        for byte in 0..=255u8 {
+            assert_eq!(bits_of(std::array::from_fn(|at| byte >> (7 - at) & 1)), byte);
+        }
     }
 
     #[test]

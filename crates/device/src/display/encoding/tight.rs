@@ -1,11 +1,12 @@
 //! Tight: one colour, a palette, true colour or JPEG, with separate zlib streams. Source: the RFB protocol's
 //! community specification, section on Tight.
 //!
+//! An area is looked at in cells. Adjacent cells of the same sort are sent as one rectangle.
+//!
 //! Rows: N-29.
 
 use super::zlib::{Deflate, Inflate};
-use super::{Canvas, Palette, Source, View, area};
-use jpeg_encoder::{ColorType, SamplingFactor};
+use super::{Canvas, Palette, Source, View, area, bits_of, jpeg};
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::rfb::{PixelFormat, Rectangle, encoding};
 
@@ -20,24 +21,46 @@ const TWO: usize = 1;
 const INDEXED: usize = 2;
 /// Shorter data is not compressed.
 const PLAIN_MAX: usize = 12;
-/// Limits on width and height of one encoded rectangle.
-const PART: usize = 128;
+/// Width and height of a cell. One of fewer rows is wider, one of fewer columns higher, so that there are at most 65535
+/// rectangles in an update.
+const CELL: usize = 64;
+/// Limits on an encoded rectangle of more than one colour: pixels, and pixels of a side, which viewers rely on.
+const AREA_MAX: usize = 1 << 16;
+const SIDE_MAX: usize = 2048;
 /// Areas with fewer pixels are never sent as JPEG.
 const JPEG_MIN: usize = 1024;
 /// Limit on the colours of a palette.
 const COLOURS_MAX: usize = 256;
+/// Above this quality, JPEG has the colour of each pixel, not of four together.
+const COARSE_MAX: u8 = 90;
+
+/// What a cell has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    One(u32),
+    /// Two colours, the lower one first.
+    Two(u32, u32),
+    /// A palette's, where that is much shorter than the pixels.
+    Few,
+    Many,
+}
 
 /// The state of a connection.
 pub(super) struct Encoder {
     streams: [Deflate; 3],
     palette: Palette,
+    jpeg: Option<jpeg::Encoder>,
+    /// What is compressed next.
     plain: Vec<u8>,
+    /// What was compressed.
+    packed: Vec<u8>,
 }
 
 impl Default for Encoder {
     fn default() -> Encoder {
         let streams = std::array::from_fn(|_| Deflate::default());
-        Encoder { streams, palette: Palette::new(COLOURS_MAX), plain: Vec::new() }
+        let (palette, plain, packed) = (Palette::new(COLOURS_MAX), Vec::new(), Vec::new());
+        Encoder { streams, palette, jpeg: None, plain, packed }
     }
 }
 
@@ -64,6 +87,36 @@ fn put_length(len: usize, bytes: &mut Vec<u8>) {
     }
 }
 
+/// Appends a bit for each pixel, set for this colour. A row begins with a new byte.
+fn put_bits(part: View<'_>, colour: u32, bytes: &mut Vec<u8>) {
+    let mut line = [0; SIDE_MAX];
+    for row in part.rows() {
+        let line = &mut line[..row.len().next_multiple_of(8)];
+        if let Some(last) = line.last_chunk_mut::<8>() {
+            *last = [0; 8];
+        }
+        line.iter_mut().zip(row).for_each(|(byte, pixel)| *byte = u8::from(*pixel == colour));
+        bytes.extend(line.as_chunks().0.iter().map(|eight| bits_of(*eight)));
+    }
+}
+
+/// Appends pixels.
+fn put_pixels(format: &PixelFormat, part: View<'_>, bytes: &mut Vec<u8>) {
+    if !format.is_rgb() {
+        part.rows().flatten().for_each(|colour| put_pixel(format, *colour, bytes));
+        return;
+    }
+    for row in part.rows() {
+        let start = bytes.len();
+        bytes.resize(start + 3 * row.len(), 0);
+        let places = bytes[start..].as_chunks_mut::<3>().0.iter_mut();
+        places.zip(row).for_each(|(place, colour)| {
+            let [_, r, g, b] = colour.to_be_bytes();
+            *place = [r, g, b];
+        });
+    }
+}
+
 impl Encoder {
     /// Appends rectangles with their headers; returns their number.
     pub(super) fn put(
@@ -75,107 +128,128 @@ impl Encoder {
         bytes: &mut Vec<u8>,
     ) -> usize {
         let mut count = 0;
-        for y in (0..view.h).step_by(PART) {
-            let mut x = 0;
+        let side = |other: usize| (CELL * CELL / other.clamp(1, CELL)).min(SIDE_MAX);
+        let high = side(view.w);
+        for y in (0..view.h).step_by(high) {
+            let wide = side(view.h - y);
+            let cell = |x: usize| view.part(x, y, wide, high);
+            let (mut x, mut ahead) = (0, None);
             while x < view.w {
-                // Adjacent areas of the same colour are sent as one.
-                let mut part = view.part(x, y, PART, PART);
-                let solid = part.solid();
-                while let Some(colour) = solid {
-                    let next = x + part.w;
-                    if next == view.w || view.part(next, y, PART, PART).solid() != Some(colour) {
+                let mut part = cell(x);
+                let sort = ahead.take().unwrap_or_else(|| self.look(part));
+                let limit = match sort {
+                    Sort::One(_) => view.w,
+                    Sort::Two(..) | Sort::Many => (AREA_MAX / part.h).min(SIDE_MAX),
+                    Sort::Few => 0,
+                };
+                while x + part.w < view.w && part.w < limit {
+                    let next = cell(x + part.w);
+                    if part.w + next.w > limit {
                         break;
                     }
-                    part.w += PART.min(view.w - next);
+                    let other = self.look(next);
+                    if other != sort {
+                        ahead = Some(other);
+                        break;
+                    }
+                    part.w += next.w;
                 }
                 let (left, top) = (at.x + x as u16, at.y + y as u16);
                 let place = Rect { x: left, y: top, w: part.w as u16, h: part.h as u16 };
                 bytes.extend(Rectangle { area: area(place), encoding: encoding::TIGHT }.emit());
-                match solid {
-                    Some(colour) => {
-                        bytes.push(FILL);
-                        put_pixel(format, colour, bytes);
-                    }
-                    None => self.put_part(format, quality, part, bytes),
-                }
+                self.put_part(format, quality, part, sort, bytes);
                 x += part.w;
                 count += 1;
             }
         }
         count
     }
+    /// What a cell has; of few colours, the palette is kept.
+    fn look(&mut self, cell: View<'_>) -> Sort {
+        let Some(first) = cell.pixels.first().copied() else { return Sort::One(0) };
+        let is_first = |row: &&[u32]| row.iter().fold(0, |all, pixel| all | (pixel ^ first)) == 0;
+        let mut rows = cell.rows().skip_while(is_first).peekable();
+        let second = rows.peek().and_then(|row| row.iter().find(|pixel| **pixel != first));
+        let Some(second) = second.copied() else { return Sort::One(first) };
+        let is_either = |row: &[u32]| {
+            let other = |pixel: &u32| u32::from(*pixel != first) & u32::from(*pixel != second);
+            row.iter().fold(0, |any, pixel| any | other(pixel)) == 0
+        };
+        if rows.all(is_either) {
+            return Sort::Two(first.min(second), first.max(second));
+        }
+        self.palette.clear();
+        let mut last = None;
+        let few = cell
+            .rows()
+            .flatten()
+            .all(|colour| last.replace(*colour) == Some(*colour) || self.palette.add(*colour));
+        let worth = few && self.palette.colours.len() * 4 <= cell.w * cell.h;
+        if worth { Sort::Few } else { Sort::Many }
+    }
     fn put_part(
         &mut self,
         format: &PixelFormat,
         quality: Option<u8>,
         part: View<'_>,
+        sort: Sort,
         bytes: &mut Vec<u8>,
     ) {
-        self.palette.clear();
-        let mut last = None;
-        let few = part
-            .rows()
-            .flatten()
-            .all(|colour| last.replace(*colour) == Some(*colour) || self.palette.add(*colour));
-        let colours = self.palette.colours.len();
         self.plain.clear();
-        // A palette is worthwhile if it is much shorter than the pixels.
-        let stream = if few && colours * 4 <= part.w * part.h {
-            let stream = if colours == 2 { TWO } else { INDEXED };
-            bytes.extend([FILTER | (stream as u8) << 4, PALETTE, (colours - 1) as u8]);
-            self.palette.colours.iter().for_each(|colour| put_pixel(format, *colour, bytes));
-            for row in part.rows() {
-                if colours == 2 {
-                    for eight in row.chunks(8) {
-                        let join =
-                            |byte: usize, colour: &u32| byte << 1 | self.palette.index(*colour);
-                        let byte = eight.iter().fold(0, join) << (8 - eight.len());
-                        self.plain.push(byte as u8);
+        let stream = match sort {
+            Sort::One(colour) => {
+                bytes.push(FILL);
+                return put_pixel(format, colour, bytes);
+            }
+            Sort::Two(low, high) => {
+                bytes.extend([FILTER | (TWO as u8) << 4, PALETTE, 1]);
+                [low, high].into_iter().for_each(|colour| put_pixel(format, colour, bytes));
+                put_bits(part, high, &mut self.plain);
+                TWO
+            }
+            Sort::Few => {
+                let colours = &self.palette.colours;
+                let last = (colours.len() - 1) as u8;
+                bytes.extend([FILTER | (INDEXED as u8) << 4, PALETTE, last]);
+                colours.iter().for_each(|colour| put_pixel(format, *colour, bytes));
+                let (mut colour, mut index) = (colours[0], 0);
+                self.plain.extend(part.rows().flatten().map(|pixel| {
+                    if *pixel != colour {
+                        (colour, index) = (*pixel, self.palette.index(*pixel) as u8);
                     }
-                } else {
-                    self.plain.extend(row.iter().map(|colour| self.palette.index(*colour) as u8));
+                    index
+                }));
+                INDEXED
+            }
+            Sort::Many => {
+                let photograph = part.w * part.h >= JPEG_MIN && format.bits >= 16;
+                if let Some(quality) = quality.filter(|_| photograph) {
+                    return self.put_jpeg(quality, part, bytes);
                 }
+                bytes.push((FULL as u8) << 4);
+                put_pixels(format, part, &mut self.plain);
+                FULL
             }
-            stream
-        } else {
-            let photograph = !few && part.w * part.h >= JPEG_MIN && format.bits >= 16;
-            if let Some(jpeg) = quality.filter(|_| photograph).and_then(|q| jpeg(part, q)) {
-                bytes.push(JPEG);
-                put_length(jpeg.len(), bytes);
-                bytes.extend(jpeg);
-                return;
-            }
-            bytes.push((FULL as u8) << 4);
-            part.rows().flatten().for_each(|colour| put_pixel(format, *colour, &mut self.plain));
-            FULL
         };
         if self.plain.len() < PLAIN_MAX {
             bytes.extend_from_slice(&self.plain);
             return;
         }
-        let mut packed = Vec::new();
-        self.streams[stream].deflate(&self.plain, &mut packed);
-        put_length(packed.len(), bytes);
-        bytes.extend(packed);
+        self.packed.clear();
+        self.streams[stream].deflate(&self.plain, &mut self.packed);
+        put_length(self.packed.len(), bytes);
+        bytes.extend_from_slice(&self.packed);
     }
-}
-
-/// Pixels as JPEG.
-fn jpeg(view: View<'_>, quality: u8) -> Option<Vec<u8>> {
-    let rgb: Vec<u8> = view
-        .rows()
-        .flatten()
-        .flat_map(|pixel| {
-            let [_, r, g, b] = pixel.to_be_bytes();
-            [r, g, b]
-        })
-        .collect();
-    let mut bytes = Vec::new();
-    let mut encoder = jpeg_encoder::Encoder::new(&mut bytes, quality);
-    let fine = if quality > 90 { SamplingFactor::R_4_4_4 } else { SamplingFactor::R_4_2_0 };
-    encoder.set_sampling_factor(fine);
-    encoder.encode(&rgb, view.w as u16, view.h as u16, ColorType::Rgb).ok()?;
-    Some(bytes)
+    fn put_jpeg(&mut self, quality: u8, part: View<'_>, bytes: &mut Vec<u8>) {
+        let kept = self.jpeg.take().filter(|kept| kept.quality == quality);
+        let mut jpeg = kept.unwrap_or_else(|| jpeg::Encoder::new(quality, quality > COARSE_MAX));
+        self.packed.clear();
+        jpeg.put(part, &mut self.packed);
+        self.jpeg = Some(jpeg);
+        bytes.push(JPEG);
+        put_length(self.packed.len(), bytes);
+        bytes.extend_from_slice(&self.packed);
+    }
 }
 
 /// The pixels of a JPEG of this size, which is checked before anything is decoded.

@@ -4,6 +4,7 @@ use super::tests::{GUEST, OWNER, area, program, serve, start, viewer};
 use super::*;
 use crate::display::commands::Program;
 use crate::display::datagrams::Transactions;
+use crate::display::screen::Rows;
 use crate::display::viewer::{Proof, Viewer};
 use crate::transactions::lossy;
 use lastmeter_base::Stream as Random;
@@ -52,7 +53,7 @@ fn viewers_are_let_in_by_tls_with_a_whole_token() {
     );
     let server = in_folder(&text, folder.path());
     let whole = server.display.screen.whole();
-    server.display.screen.put(whole, 0..64 * 48);
+    server.display.screen.put(whole, Rows::new(&(0..64 * 48).collect::<Vec<u32>>(), 64));
     let trusted = tls::client(&folder.path().join("certificate.pem"), None).expect("a certificate");
     let prove = |token: Option<&str>, trusted: &Arc<rustls::ClientConfig>, name: &str| {
         let stream = TcpStream::connect(server.viewers.expect("an address")).expect("connected");
@@ -69,7 +70,7 @@ fn viewers_are_let_in_by_tls_with_a_whole_token() {
         server.display.screen.fill(area(1, 1, 5, 5), 0x00ab_cdef);
         viewer.update(true).expect("an update");
         assert_eq!(viewer.pixels, server.display.screen.read(whole));
-        server.display.screen.put(whole, 0..64 * 48);
+        server.display.screen.put(whole, Rows::new(&(0..64 * 48).collect::<Vec<u32>>(), 64));
     }
     // Only the first 8 characters agree: enough for VNC's way, not for this one.
     assert!(prove(Some("the owne"), &trusted, "127.0.0.1").is_err());
@@ -185,7 +186,7 @@ fn the_screen_changes_its_size_as_its_owner_wishes() {
     assert_eq!(owner.ask(Operation::RESIZE, size(200, 60), &[]), Ok((status::DONE, vec![])));
     let whole = server.display.screen.whole();
     assert_eq!(whole, size(200, 60));
-    server.display.screen.put(whole, 0..200 * 60);
+    server.display.screen.put(whole, Rows::new(&(0..200 * 60).collect::<Vec<u32>>(), 200));
     let sees = |viewer: &mut Viewer, part: Rect| {
         // Updates that were on their way come first.
         for _ in 0..40 {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::display::commands::Program;
 use crate::display::encoding::rect;
+use crate::display::screen::Rows;
 use crate::display::viewer::Viewer;
 use lastmeter_base::Stream as Random;
 use lastmeter_plugin::host::Limits;
@@ -210,7 +211,8 @@ fn a_stranger_stays_in_its_part() {
     let count: u64 = count.unwrap_or(20_000);
     let server = start();
     let (screen, part) = (&server.display.screen, area(50, 30, 60, 40));
-    screen.put(screen.whole(), (0..160 * 120).map(|at| 0x00a0_0000 | at));
+    let marks: Vec<u32> = (0..160 * 120).map(|at| 0x00a0_0000 | at).collect();
+    screen.put(screen.whole(), Rows::new(&marks, 160));
     let before = screen.read(screen.whole());
     let mut random = Random::new(1997, "commands");
     let (reader, writer) = std::os::unix::net::UnixStream::pair().expect("a pair");
