@@ -1,5 +1,6 @@
 //! `lastmeter bench display`: updates that a viewer gets for each second of the server's CPU, for text that scrolls,
-//! pages and a film, beside Xtigervnc with the same pictures and the same viewer.
+//! pages and a film, beside Xtigervnc with the same pictures and the same viewer; the same as CPU time for a million
+//! pixels; bytes; and the time from drawing to the viewer's picture.
 //!
 //! Rows: N-14.
 
@@ -12,6 +13,7 @@ use lastmeter_device::display::viewer::Viewer;
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::framebuffer::Operation;
 use lastmeter_wire::rfb::{Message, encoding};
+use serde_json::json;
 use std::fmt::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -32,6 +34,8 @@ pub(super) const LINE: u16 = 16;
 const MARK: Rect = Rect { x: SIZE.0 - 32, y: SIZE.1 - 32, w: 32, h: 32 };
 /// Quality 8 of 9, which viewers ask for on a local network.
 const QUALITY: i32 = encoding::QUALITY_0 + 8;
+/// What Xtigervnc makes of that: this quality of JPEG, and the colour of each pixel. So does our display above 90.
+const PEERS_QUALITY: u8 = 92;
 
 /// Someone who draws.
 pub(super) trait Drawer {
@@ -197,6 +201,15 @@ impl Work {
         drawer.put(MARK, &bytes(&mark))?;
         drawer.end()
     }
+    /// Pixels that a step draws or copies.
+    fn pixels(&self) -> f64 {
+        let of = |rect: Rect| f64::from(rect.w) * f64::from(rect.h);
+        let own = match self {
+            Work::Scroll(_) => of(Rect { x: 0, y: 0, w: SIZE.0, h: SIZE.1 }),
+            Work::Whole(at, _) => of(*at),
+        };
+        own + of(MARK)
+    }
 }
 
 /// The mark's colour at a step: coarse, so that JPEG does not hide it.
@@ -214,11 +227,11 @@ fn shows(viewer: &Viewer, number: usize) -> bool {
 }
 
 /// A server that is measured.
-struct Peer {
+pub(super) struct Peer {
     name: &'static str,
-    child: Child,
-    viewers: u16,
-    drawer: Box<dyn Drawer>,
+    pub(super) child: Child,
+    pub(super) viewers: u16,
+    pub(super) drawer: Box<dyn Drawer>,
 }
 
 impl Drop for Peer {
@@ -248,13 +261,14 @@ pub(super) fn begun<T>(
     }
 }
 
-fn own(folder: &Path) -> Result<Peer, Complaint> {
+pub(super) fn own(folder: &Path) -> Result<Peer, Complaint> {
     let (w, h) = SIZE;
     let viewers = free_port()?;
     let file = folder.join("display.toml");
     let socket = folder.join("display.sock");
     let text = format!(
-        "size = \"{w}x{h}\"\nlisten = \"127.0.0.1:{viewers}\"\nsocket = \"display.sock\"\n"
+        "size = \"{w}x{h}\"\nlisten = \"127.0.0.1:{viewers}\"\nsocket = \"display.sock\"\n\
+         quality = {PEERS_QUALITY}\n"
     );
     std::fs::write(&file, text)?;
     let mut command = Command::new(std::env::current_exe()?);
@@ -292,8 +306,16 @@ struct Got {
     rate: f64,
     /// Bytes a step.
     bytes: f64,
-    /// Seconds from drawing to the viewer's picture, in the median.
+    /// Seconds from drawing to the viewer's picture, in the median and of the slowest tenth.
     latency: f64,
+    slow: f64,
+}
+
+impl Got {
+    /// The server's CPU time for a million pixels, in milliseconds.
+    fn cpu_ms(&self, pixels: f64) -> f64 {
+        1e9 / (self.per_cpu * pixels)
+    }
 }
 
 fn measure(peer: &mut Peer, work: &Work, copies: bool, bench: &Bench) -> Result<Got, Complaint> {
@@ -326,6 +348,7 @@ fn measure(peer: &mut Peer, work: &Work, copies: bool, bench: &Bench) -> Result<
             rate: steps / began.elapsed().as_secs_f64(),
             bytes: (viewer.bytes - bytes) as f64 / steps,
             latency: latencies[latencies.len() / 2],
+            slow: latencies[latencies.len() * 9 / 10],
         });
     }
     all.sort_by(|a, b| a.per_cpu.total_cmp(&b.per_cpu));
@@ -337,6 +360,9 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     if arguments.name.as_ref().is_some_and(|name| name.contains("delay")) {
         return super::delay::bench(arguments, quick);
     }
+    if arguments.name.as_ref().is_some_and(|name| name.contains("fair")) {
+        return super::fair::bench(arguments, quick);
+    }
     let bench = Bench {
         name: arguments.name.clone(),
         seconds: if quick { 0.5 } else { arguments.seconds },
@@ -346,10 +372,11 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     let mut own = own(folder.path())?;
     let mut peer = tiger(folder.path())?;
     let (mut text, mut json) = (String::new(), Vec::new());
-    let columns = ["updates/CPU s", "beside", "ms", "beside", "bytes", "beside"];
-    let _ = write!(text, "{:29}", "benchmark");
+    let columns =
+        ["updates/CPU s", "ratio", "CPU ms/Mpixel", "updates/s", "ms", "slow tenth", "bytes"];
+    let _ = write!(text, "{:29} {:10}", "benchmark", "server");
     columns.iter().for_each(|column| {
-        let _ = write!(text, " {column:>14}");
+        let _ = write!(text, " {column:>13}");
     });
     text.push('\n');
     // The second one is what Netstation found to be slow: a display that cannot copy (N-15).
@@ -362,35 +389,46 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         let ours = measure(&mut own, &work, copies, &bench)?;
         let theirs = peer.as_mut().map(|peer| measure(peer, &work, copies, &bench));
         let theirs = theirs.transpose()?;
-        let beside = |value: fn(&Got) -> f64, digits: usize| {
-            theirs.as_ref().map_or("-".to_owned(), |got| format!("{:.digits$}", value(got)))
+        let pixels = work.pixels();
+        let ratio = theirs.as_ref().map(|theirs| ours.per_cpu / theirs.per_cpu);
+        let beside = peer.as_ref().map(|peer| peer.name).zip(theirs.as_ref());
+        for (at, (server, got)) in
+            [Some((own.name, &ours)), beside].into_iter().flatten().enumerate()
+        {
+            let [name, ratio] = match at {
+                0 => [full.clone(), ratio.map_or("-".to_owned(), |it| format!("{it:.2}"))],
+                _ => [String::new(), String::new()],
+            };
+            let (cpu, ms, slow) = (got.cpu_ms(pixels), got.latency * 1e3, got.slow * 1e3);
+            let _ = writeln!(
+                text,
+                "{name:29} {server:10} {:>13.0} {ratio:>13} {cpu:>13.2} {:>13.0} {ms:>13.2} \
+                 {slow:>13.2} {:>13.0}",
+                got.per_cpu, got.rate, got.bytes
+            );
+        }
+        let told = |got: &Got| {
+            json!({
+                "cpu_ms_per_mpixel": got.cpu_ms(pixels), "updates_per_second": got.rate,
+                "glass_to_glass_ms": got.latency * 1e3, "slow_tenth_ms": got.slow * 1e3,
+                "bytes": got.bytes,
+            })
         };
-        let _ = writeln!(
-            text,
-            "{full:29} {:>14.0} {:>14} {:>14.2} {:>14} {:>14.0} {:>14}",
-            ours.per_cpu,
-            beside(|got| got.per_cpu, 0),
-            ours.latency * 1e3,
-            beside(|got| got.latency * 1e3, 2),
-            ours.bytes,
-            beside(|got| got.bytes, 0),
-        );
         let note = format!(
-            "{:.0} a second, {:.2} ms from drawing to the viewer, {:.0} bytes an update; \
-             the peer {:.0}, {:.2}, {:.0}",
-            ours.rate,
+            "{:.2} ms of CPU a million pixels, {:.2} ms from drawing to the viewer, {:.0} bytes",
+            ours.cpu_ms(pixels),
             ours.latency * 1e3,
-            ours.bytes,
-            theirs.as_ref().map_or(0.0, |got| got.rate),
-            theirs.as_ref().map_or(0.0, |got| got.latency * 1e3),
-            theirs.as_ref().map_or(0.0, |got| got.bytes),
+            ours.bytes
         );
-        let other = theirs.as_ref().zip(peer.as_ref()).map(|(got, peer)| (peer.name, got.per_cpu));
-        json.push(line(&full, ours.per_cpu, "updates per CPU s", other, &note));
+        let other = beside.map(|(name, theirs)| (name, theirs.per_cpu));
+        let mut result = line(&full, ours.per_cpu, "updates per CPU s", other, &note);
+        result["own"] = told(&ours);
+        result["beside"] = theirs.as_ref().map(told).into();
+        json.push(result);
     }
     if json.is_empty() {
         return Err(Complaint(
-            "no benchmark of this name: scroll, scroll-without-copies, page, film, delay"
+            "no benchmark of this name: scroll, scroll-without-copies, page, film, delay, fair"
                 .to_owned(),
         ));
     }

@@ -4,6 +4,7 @@
 mod bench;
 mod client;
 mod delay;
+mod fair;
 mod feed;
 mod picture;
 mod profile;
@@ -37,7 +38,8 @@ pub(crate) enum Command {
     Feed(feed::Feed),
     /// What a display on the network must carry: the X packets of a program, and how many wait for an answer
     Profile(profile::Profile),
-    /// Measure it beside Xtigervnc where that is installed; `delay`: a key to its glyph, beside the X screen itself
+    /// Measure it beside Xtigervnc where that is installed; `delay`: a key to its glyph, beside the X screen itself;
+    /// `fair`: what viewers of unequal appetite get
     Bench(Bench),
 }
 
