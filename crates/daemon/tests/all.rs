@@ -13,6 +13,7 @@ mod disk_costs;
 mod disk_guest;
 mod disk_model;
 mod display;
+mod display_elsewhere;
 mod display_viewers;
 mod docs;
 mod fetch;

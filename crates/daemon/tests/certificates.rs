@@ -178,10 +178,11 @@ fn viewers_are_known_by_their_certificates_n_20() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     all(folder);
-    let (port, web) = (free_port(), free_port());
+    let (port, web, commands) = (free_port(), free_port(), free_port());
     // A region of its own for each says who the display takes a viewer for.
     let text = format!(
-        "size = '320x200'\nlisten = '127.0.0.1:{port}'\nweb = '127.0.0.1:{web}'\nquality = 0\n{TLS}\
+        "size = '320x200'\nlisten = '127.0.0.1:{port}'\nweb = '127.0.0.1:{web}'\nquality = 0\n\
+         commands = '127.0.0.1:{commands}'\n{TLS}\
          [regions]\nalice = '64x48+10+20'\nbob = '32x24'\ncarol = '16x12'\n\
          [clients.alice]\n[clients.bob]\ntoken = 'a-long-secret'\n\
          [clients.carol]\ncertificate = '{}'\n",
@@ -213,6 +214,19 @@ fn viewers_are_known_by_their_certificates_n_20() {
     for name in ["none", "nobody", "forged", "wrong-use"] {
         assert_eq!(shot(name, None), None, "{name}");
     }
+    // The same of programs that draw: on all of alice's part, and not on more.
+    let draw = |name: &str, token: &str, width: &str| {
+        let mut draw = Command::new(PROGRAM);
+        draw.args(["display", "draw", &format!("127.0.0.1:{commands}"), "--token", token]);
+        let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
+        draw.args(["--trust", "authority.pem", "--certificate", &certificate, "--key", &key]);
+        draw.args(["fill", "0", "0", width, "48", "ff8000"]).current_dir(folder);
+        draw.output().unwrap().status.code()
+    };
+    assert_eq!(draw("alice", "", "64"), Some(0));
+    assert_eq!(draw("alice", "", "65"), Some(1), "outside of its part");
+    assert_eq!(draw("alice", "a-long-secret", "32"), Some(2), "the token is bob's");
+    assert_eq!(draw("forged", "", "64"), Some(2));
     // Browsers show theirs before they ask for a page.
     assert!(https(folder, web, "alice") && https(folder, web, "carol"));
     assert!(!https(folder, web, "nobody") && !https(folder, web, "forged"));

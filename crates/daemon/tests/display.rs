@@ -66,7 +66,7 @@ fn display(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(PROGRAM).arg("display").args(arguments).current_dir(folder).output().unwrap()
 }
 
-fn viewer(address: &str, password: Option<&str>) -> Viewer {
+pub(super) fn viewer(address: &str, password: Option<&str>) -> Viewer {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     Viewer::connect(stream, password).unwrap()

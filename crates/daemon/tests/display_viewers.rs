@@ -49,7 +49,7 @@ struct Shown {
     size: (u16, u16),
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -271,6 +271,7 @@ pub(crate) fn certificate(folder: &Path) {
     command.args(["-nodes", "-keyout", "key.pem", "-out", "certificate.pem"]);
     command.args(["-subj", "/CN=localhost"]);
     command.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
+    command.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
     let done = command.current_dir(folder).stderr(Stdio::null()).status().unwrap();
     assert!(done.success());
 }

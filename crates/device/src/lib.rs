@@ -11,6 +11,7 @@ pub mod account;
 pub mod camera;
 pub mod disk;
 pub mod display;
+pub mod duplex;
 pub mod keys;
 mod link;
 pub mod tls;

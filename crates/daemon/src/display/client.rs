@@ -4,7 +4,7 @@ use super::picture;
 use crate::{Complaint, Report};
 use lastmeter_device::display::commands::Program;
 use lastmeter_device::display::viewer::{Proof, Viewer};
-use lastmeter_device::tls;
+use lastmeter_device::{duplex, tls};
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::framebuffer::{Operation, status};
 use lastmeter_wire::rfb::{Message, encoding};
@@ -34,13 +34,29 @@ pub(crate) struct Shot {
     key: Option<PathBuf>,
 }
 
+/// Where a program draws, and as whom.
 #[derive(clap::Args)]
-pub(crate) struct Draw {
+pub(super) struct Place {
     /// Where programs connect to: 127.0.0.1:5899, or the path of a socket
     address: String,
     /// Who draws
     #[arg(long, default_value = "")]
     token: String,
+    /// Through TLS, to a display whose certificate, or that of its authority, is in this file
+    #[arg(long)]
+    trust: Option<PathBuf>,
+    /// A certificate that says who draws, with its `--key`
+    #[arg(long, requires_all = ["trust", "key"])]
+    certificate: Option<PathBuf>,
+    /// The certificate's key
+    #[arg(long, requires = "certificate")]
+    key: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Draw {
+    #[command(flatten)]
+    place: Place,
     #[command(subcommand)]
     what: What,
 }
@@ -59,20 +75,42 @@ enum What {
 pub(super) trait Connection: Read + Write + Send {}
 impl<T: Read + Write + Send> Connection for T {}
 
-/// Connects a program: to a host and port, or to the path of a socket.
+impl Place {
+    /// Connects a program: to a host and port, or to the path of a socket.
+    pub(super) fn program(&self) -> Result<Program<Box<dyn Connection>>, Complaint> {
+        let address = &self.address;
+        let place = |error: &dyn std::fmt::Display| Complaint(format!("{address}: {error}"));
+        let stream: Box<dyn Connection> = if address.contains('/') {
+            Box::new(UnixStream::connect(address).map_err(|error| place(&error))?)
+        } else {
+            let stream = TcpStream::connect(address).map_err(|error| place(&error))?;
+            stream.set_nodelay(true)?;
+            match &self.trust {
+                None => Box::new(stream),
+                Some(file) => {
+                    let own = self.certificate.as_deref().zip(self.key.as_deref());
+                    let config = tls::client(file, own)?;
+                    let connected = duplex::connect(config, host(address), stream);
+                    Box::new(connected.map_err(|why| place(&why))?)
+                }
+            }
+        };
+        Program::greet(stream, &self.token).map_err(|why| place(&why))
+    }
+}
+
+/// Connects a program without TLS.
 pub(super) fn program(
     address: &str,
     token: &str,
 ) -> Result<Program<Box<dyn Connection>>, Complaint> {
-    let place = |error: std::io::Error| Complaint(format!("{address}: {error}"));
-    let stream: Box<dyn Connection> = if address.contains('/') {
-        Box::new(UnixStream::connect(address).map_err(place)?)
-    } else {
-        let stream = TcpStream::connect(address).map_err(place)?;
-        stream.set_nodelay(true)?;
-        Box::new(stream)
-    };
-    Program::greet(stream, token).map_err(|why| Complaint(format!("{address}: {why}")))
+    let (address, token) = (address.to_owned(), token.to_owned());
+    Place { address, token, trust: None, certificate: None, key: None }.program()
+}
+
+/// The host of an address with a port.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']'])
 }
 
 pub(crate) fn shot(arguments: &Shot) -> Result<Report, Complaint> {
@@ -80,8 +118,7 @@ pub(crate) fn shot(arguments: &Shot) -> Result<Report, Complaint> {
     let stream =
         TcpStream::connect(&arguments.address).map_err(|error| place(error.to_string()))?;
     stream.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
-    let name = arguments.address.rsplit_once(':').map_or("", |(host, _)| host);
-    let name = name.trim_matches(['[', ']']).to_owned();
+    let name = host(&arguments.address).to_owned();
     let own = arguments.certificate.as_deref().zip(arguments.key.as_deref());
     let trusted = arguments.trust.as_ref().map(|file| tls::client(file, own)).transpose()?;
     let proof = Proof { token: arguments.token.clone(), tls: trusted.map(|tls| (tls, name)) };
@@ -95,7 +132,7 @@ pub(crate) fn shot(arguments: &Shot) -> Result<Report, Complaint> {
 }
 
 pub(crate) fn draw(arguments: &Draw) -> Result<Report, Complaint> {
-    let mut program = program(&arguments.address, &arguments.token)?;
+    let mut program = arguments.place.program()?;
     let (operation, at, data) = match &arguments.what {
         What::Fill { x, y, width, height, colour } => {
             let number = u32::from_str_radix(colour.trim_start_matches('#'), 16);

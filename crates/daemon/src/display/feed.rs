@@ -1,11 +1,12 @@
 //! An X screen on a display: what X says was drawn is sent as commands, a scroll as a copy, and its cursor for viewers
 //! to draw; keys and the pointer come back (Netstation's X server, whose framebuffer was elsewhere: N-09; scrolls as
-//! copies: N-15).
+//! copies: N-15). A viewer that may change the display's size changes that of the X screen.
 
 mod input;
+mod size;
 mod source;
 
-use super::client::{Connection, program};
+use super::client::{Connection, Place};
 use super::scroll;
 use crate::{Complaint, Report};
 use lastmeter_device::display::commands::Program;
@@ -13,24 +14,25 @@ use lastmeter_plugin::request::Rect;
 use lastmeter_wire::framebuffer::{Operation, status};
 use serde_json::json;
 use source::Source;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub(crate) struct Feed {
-    /// Where programs connect to: 127.0.0.1:5899, or the path of a socket
-    address: String,
+    #[command(flatten)]
+    place: Place,
     /// The X screen [default: that of DISPLAY]
     #[arg(long)]
     x: Option<String>,
-    /// Who draws
-    #[arg(long, default_value = "")]
-    token: String,
     /// End after so many seconds [default: when the X server or the display ends]
     #[arg(long)]
     seconds: Option<f64>,
     /// Send scrolls as pixels
     #[arg(long)]
     no_copies: bool,
+    /// Leave the X screen's size as it is, also when a viewer changes that of the display
+    #[arg(long)]
+    keep_size: bool,
 }
 
 /// What was sent.
@@ -42,11 +44,44 @@ struct Sent {
     bytes: u64,
 }
 
+/// The display's size, which this program and viewers change.
+struct Told {
+    size: Mutex<(u16, u16)>,
+    /// What this program last asked for, until it is told of it.
+    asked: Mutex<Option<(u16, u16)>>,
+}
+
+impl Told {
+    fn new(size: (u16, u16)) -> Told {
+        Told { size: Mutex::new(size), asked: Mutex::default() }
+    }
+    fn size(&self) -> (u16, u16) {
+        *self.size.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn set(&self, size: (u16, u16)) {
+        *self.size.lock().unwrap_or_else(PoisonError::into_inner) = size;
+    }
+    fn ask(&self, size: (u16, u16)) {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(size);
+    }
+    /// Whether this program had asked for it.
+    fn is_own(&self, size: (u16, u16)) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.take_if(|asked| *asked == size).is_some()
+    }
+}
+
 struct Feeder {
     source: Source,
     display: Program<Box<dyn Connection>>,
+    /// Its size, as far as this program was told.
+    told: Arc<Told>,
     /// The picture that the display has.
     shown: Vec<u32>,
+    /// Of a part of it: what was there, what is there now, and the same as a command has it.
+    old: Vec<u32>,
+    new: Vec<u32>,
+    data: Vec<u8>,
     copies: bool,
     /// Whether the display lets this program set the cursor.
     points: bool,
@@ -55,10 +90,13 @@ struct Feeder {
 
 pub(crate) fn feed(arguments: &Feed) -> Result<Report, Complaint> {
     let source = Source::open(arguments.x.as_deref())?;
-    let display = program(&arguments.address, &arguments.token)?;
-    input::listen(&source, arguments)?;
+    let display = arguments.place.program()?;
+    let told = Arc::new(Told::new(display.size));
+    input::listen(&source, arguments, told.clone())?;
     let (copies, sent) = (!arguments.no_copies, Sent::default());
-    let mut feeder = Feeder { source, display, shown: Vec::new(), copies, points: true, sent };
+    let (shown, old, new, data) = Default::default();
+    let points = true;
+    let mut feeder = Feeder { source, display, told, shown, old, new, data, copies, points, sent };
     feeder.begin()?;
     feeder.point()?;
     let until = arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
@@ -89,13 +127,14 @@ impl Feeder {
     fn begin(&mut self) -> Result<(), Complaint> {
         let (w, h) = self.source.size;
         let whole = Rect { x: 0, y: 0, w, h };
-        if self.display.size != (w, h) {
+        if self.told.size() != (w, h) {
+            self.told.ask((w, h));
             let (state, _) = self.display.ask(Operation::RESIZE, whole, &[])?;
             if state == status::DONE {
-                self.display.size = (w, h);
+                self.told.set((w, h));
             }
         }
-        let (wide, high) = self.display.size;
+        let (wide, high) = self.told.size();
         if wide < w || high < h {
             return Err(Complaint(format!(
                 "the X screen has {w} by {h} pixels, the display only {wide} by {high}; \
@@ -128,11 +167,28 @@ impl Feeder {
         if part.is_empty() {
             return Ok(());
         }
-        let Some(new) = self.source.pixels(part)? else { return Ok(()) };
+        let (mut old, mut new) = (std::mem::take(&mut self.old), std::mem::take(&mut self.new));
+        let seen = self.source.pixels(part, &mut new)?;
+        if seen {
+            self.shown(part, &mut old);
+            self.bring(part, &mut old, &new);
+        }
+        (self.old, self.new) = (old, new);
+        if !seen {
+            return Ok(());
+        }
+        self.sent.updates += 1;
+        // One update on its way: what is drawn meanwhile is sent together.
+        match self.display.ask(Operation::SYNC, Rect::default(), &[])? {
+            (status::DONE, _) => Ok(()),
+            _ => Err(Complaint("the display gave no answer".to_owned())),
+        }
+    }
+    /// Draws what is new in a part.
+    fn bring(&mut self, part: Rect, old: &mut [u32], new: &[u32]) {
         let width = usize::from(part.w);
-        let mut old = self.old(part);
         if self.copies
-            && let Some(found) = scroll::find(&old, &new, width)
+            && let Some(found) = scroll::find(old, new, width)
         {
             let row = |row: usize| part.y + row as u16;
             let to = Rect { y: row(found.to), h: found.rows as u16, ..part };
@@ -153,20 +209,19 @@ impl Feeder {
             if rows > 0 {
                 let at = Rect { y: part.y + row as u16, h: rows as u16, ..part };
                 let pixels = &new[row * width..(row + rows) * width];
-                let data: Vec<u8> = pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect();
+                let mut data = std::mem::take(&mut self.data);
+                data.resize(4 * pixels.len(), 0);
+                let words = data.as_chunks_mut().0.iter_mut().zip(pixels);
+                words.for_each(|(word, pixel)| *word = pixel.to_le_bytes());
                 self.add(Operation::PUT, at, &data);
+                self.data = data;
             }
             row += rows + 1;
         }
+        let wide = usize::from(self.source.size.0);
         for (row, pixels) in new.chunks_exact(width).enumerate() {
-            let start = (usize::from(part.y) + row) * usize::from(w) + usize::from(part.x);
+            let start = (usize::from(part.y) + row) * wide + usize::from(part.x);
             self.shown[start..start + width].copy_from_slice(pixels);
-        }
-        self.sent.updates += 1;
-        // One update on its way: what is drawn meanwhile is sent together.
-        match self.display.ask(Operation::SYNC, Rect::default(), &[])? {
-            (status::DONE, _) => Ok(()),
-            _ => Err(Complaint("the display gave no answer".to_owned())),
         }
     }
     fn add(&mut self, operation: Operation, at: Rect, data: &[u8]) {
@@ -174,13 +229,12 @@ impl Feeder {
         self.display.add(operation, at, data);
     }
     /// What the display has there.
-    fn old(&self, part: Rect) -> Vec<u32> {
+    fn shown(&self, part: Rect, pixels: &mut Vec<u32>) {
         let width = usize::from(self.source.size.0);
-        let rows = usize::from(part.y)..usize::from(part.y + part.h);
-        let row = |y: usize| {
+        pixels.clear();
+        for y in usize::from(part.y)..usize::from(part.y + part.h) {
             let start = y * width + usize::from(part.x);
-            &self.shown[start..start + usize::from(part.w)]
-        };
-        rows.flat_map(row).copied().collect()
+            pixels.extend_from_slice(&self.shown[start..start + usize::from(part.w)]);
+        }
     }
 }

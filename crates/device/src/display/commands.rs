@@ -39,7 +39,8 @@ fn fill<'a>(reader: &mut impl Read, len: usize, buffer: &'a mut Vec<u8>) -> io::
     Ok(&buffer[..len])
 }
 
-/// Serves a program until it disconnects. `ready` is called once it has authenticated.
+/// Serves a program until it disconnects. `certified` knows whose certificate it has shown; `ready` is called once it
+/// has authenticated.
 ///
 /// # Errors
 /// Why it ended, if abnormally.
@@ -47,6 +48,7 @@ pub fn serve(
     display: &Display,
     reader: impl Read,
     writer: impl Write + Send + 'static,
+    certified: impl FnOnce() -> Result<Option<String>, String>,
     ready: impl FnOnce(),
 ) -> Result<(), String> {
     /// Bytes that are read at once.
@@ -68,7 +70,16 @@ pub fn serve(
     }
     let mut buffer = Vec::new();
     let token = fill(&mut reader, greeting[GREETING.len()].into(), &mut buffer);
-    let Some(client) = who(display, token.map_err(|error| words(&error))?) else {
+    let token = token.map_err(|error| words(&error))?;
+    let certified = certified()?;
+    let client = match (&certified, token) {
+        (Some(own), []) => Some(own.as_str()),
+        (own, token) => {
+            let agrees = |client: &&str| own.as_ref().is_none_or(|own| own == client);
+            who(display, token).filter(agrees)
+        }
+    };
+    let Some(client) = client else {
         say(&[&[1]])?;
         flush()?;
         return Err("a program showed no known token".to_owned());

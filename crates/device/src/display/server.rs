@@ -38,6 +38,7 @@ use super::transport::Link;
 use super::{commands, datagrams, session, web};
 use crate::access::{Access, Client, Table};
 use crate::account::Account;
+use crate::duplex::{self, Duplex};
 use crate::link::{self, Patient, Stream};
 use crate::{tls, transfer};
 use lastmeter_plugin::Kind;
@@ -301,8 +302,9 @@ impl Server {
         let programs = config.commands.map(|wanted| {
             let (display, tell) = (display.clone(), tell.clone());
             accept("commands", wanted, clients[1].clone(), move |stream| {
-                let writer = stream.try_clone();
-                program(&display, &*tell, stream, writer);
+                if let Err(why) = connected(&display, &*tell, stream) {
+                    tell(&why);
+                }
             })
         });
         let transfers = config.transfer.as_ref().map(|transfer| {
@@ -320,7 +322,7 @@ impl Server {
             let (display, tell, clients) = (display.clone(), tell.clone(), clients[1].clone());
             let serve = Arc::new(move |stream: UnixStream| {
                 let writer = stream.try_clone();
-                program(&display, &*tell, stream, writer);
+                program(&display, &*tell, stream, writer, || Ok(None));
             });
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
@@ -343,17 +345,40 @@ impl Drop for Server {
     }
 }
 
+/// A program that came over TCP. With a certificate it may begin TLS, and must if it is on another host.
+fn connected(display: &Display, tell: &impl Fn(&str), stream: TcpStream) -> Result<(), String> {
+    let ended = |error: std::io::Error| format!("a program did not say who it is: {error}");
+    let Some(config) = &display.tls else {
+        let writer = stream.try_clone();
+        program(display, tell, stream, writer, || Ok(None));
+        return Ok(());
+    };
+    if duplex::begins(&stream, PATIENCE).map_err(ended)? {
+        let secured = Duplex::new(config, stream).map_err(ended)?;
+        let shown = secured.clone();
+        let certified = move || shown.shown(&display.access);
+        program(display, tell, secured.clone(), Ok(secured), certified);
+    } else if stream.is_local() {
+        let writer = stream.try_clone();
+        program(display, tell, stream, writer, || Ok(None));
+    } else {
+        return Err("a program on another host came without TLS".to_owned());
+    }
+    Ok(())
+}
+
 fn program<S: Stream>(
     display: &Display,
     tell: &impl Fn(&str),
     stream: S,
     writer: std::io::Result<S>,
+    certified: impl FnOnce() -> Result<Option<String>, String>,
 ) {
     let Ok(writer) = writer else { return };
     let chosen = Arc::<AtomicBool>::default();
     let reader = Patient::new(stream, Instant::now() + PATIENCE, chosen.clone());
     let ready = || chosen.store(true, Ordering::Relaxed);
-    if let Err(why) = commands::serve(display, reader, writer, ready) {
+    if let Err(why) = commands::serve(display, reader, writer, certified, ready) {
         tell(&why);
     }
 }

@@ -1,10 +1,11 @@
-//! Keys and the pointer of viewers, acted out on an X screen.
+//! Keys and the pointer of viewers, acted out on an X screen, and its size.
 
-use super::{Feed, Source};
+use super::{Feed, Source, Told, size};
 use crate::Complaint;
-use crate::display::client::program;
+use crate::device::tell;
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::framebuffer::{ANSWERED, Operation, status};
+use std::sync::Arc;
 use x11rb::connection::Connection as _;
 use x11rb::protocol::xproto::ConnectionExt as _;
 use x11rb::protocol::xtest::ConnectionExt as _;
@@ -17,10 +18,10 @@ const BUTTON_RELEASE: u8 = 5;
 const MOTION: u8 = 6;
 
 /// Acts out viewers' keys and pointers, on a connection and a thread of its own, if the display lets this program have
-/// them.
-pub(super) fn listen(source: &Source, arguments: &Feed) -> Result<(), Complaint> {
+/// them. Another size of the display becomes that of the X screen, where that is possible.
+pub(super) fn listen(source: &Source, arguments: &Feed, told: Arc<Told>) -> Result<(), Complaint> {
     let x = &source.x;
-    let mut events = program(&arguments.address, &arguments.token)?;
+    let mut events = arguments.place.program()?;
     let (state, _) = events.ask(Operation::LISTEN, Rect::default(), &[])?;
     if state != status::DONE || x.xtest_get_version(2, 2)?.reply().is_err() {
         return Ok(());
@@ -32,7 +33,7 @@ pub(super) fn listen(source: &Source, arguments: &Feed) -> Result<(), Complaint>
         let at = mapping.keysyms.iter().position(|symbol| *symbol == key)?;
         u8::try_from(usize::from(low) + at / per).ok()
     };
-    let (x, root) = (x.clone(), source.root);
+    let (x, root, wake, keeps) = (x.clone(), source.root, source.waker(), arguments.keep_size);
     std::thread::spawn(move || {
         let mut buttons = 0u8;
         while let Ok((header, data)) = events.receive() {
@@ -54,6 +55,18 @@ pub(super) fn listen(source: &Source, arguments: &Feed) -> Result<(), Complaint>
                         x.xtest_fake_input(kind, at + 1, 0, root, 0, 0, 0).map(drop)
                     });
                     moved.map(drop).and(pressed)
+                }
+                Operation::SIZE => {
+                    let wanted = (header.area.w, header.area.h);
+                    told.set(wanted);
+                    if !told.is_own(wanted) {
+                        // If the X screen cannot have it, the display gets that of the X screen.
+                        if !keeps && let Err(Complaint(why)) = size::change(&x, root, wanted) {
+                            tell(&format!("the X screen keeps its size: {why}"));
+                        }
+                        let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
+                    }
+                    continue;
                 }
                 _ => continue,
             };

@@ -3,7 +3,7 @@
 use crate::Complaint;
 use lastmeter_device::display::screen::CURSOR_MAX;
 use lastmeter_plugin::request::Rect;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -54,6 +54,10 @@ pub(super) struct Source {
     region: Region,
     /// None of a server elsewhere, whose pixels come through the connection.
     shared: Option<Shared>,
+    /// What was last read from it.
+    image: Vec<u8>,
+    /// Readable when the display has another size.
+    wake: Arc<OwnedFd>,
 }
 
 impl Source {
@@ -80,7 +84,9 @@ impl Source {
         let (damage, region) = (x.generate_id()?, x.generate_id()?);
         x.damage_create(damage, root, ReportLevel::NON_EMPTY)?;
         x.xfixes_create_region(region, &[])?;
-        let mut source = Source { x, root, size: (0, 0), damage, region, shared: None };
+        let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let (size, shared, image) = ((0, 0), None, Vec::new());
+        let mut source = Source { x, root, size, damage, region, shared, image, wake };
         source.measure()?;
         Ok(source)
     }
@@ -141,8 +147,12 @@ impl Source {
                 tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
                 tv_nsec: left.subsec_nanos().into(),
             });
-            let socket = self.x.stream().as_fd();
-            poll(&mut [PollFd::new(&socket, PollFlags::IN)], timeout.as_ref())?;
+            let (socket, wake) = (self.x.stream().as_fd(), self.wake.as_fd());
+            let [x, wake] = [socket, wake].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            poll(&mut [x, wake], timeout.as_ref())?;
+            if rustix::io::read(&self.wake, &mut [0; 8]).is_ok() {
+                return Ok(Some(News { size: true, ..News::default() }));
+            }
         }
     }
     /// Where something was drawn since the last call.
@@ -157,8 +167,12 @@ impl Source {
             _ => vec![rect(&drawn.extents)],
         })
     }
-    /// The pixels of a part of the screen; `None` if the screen has another size by now. X leaves its cursor out.
-    pub(super) fn pixels(&self, part: Rect) -> Result<Option<Vec<u32>>, Complaint> {
+    /// Whether it has shown that the display has another size.
+    pub(super) fn waker(&self) -> Arc<OwnedFd> {
+        self.wake.clone()
+    }
+    /// Reads the pixels of a part of the screen; false if the screen has another size by now. X leaves its cursor out.
+    pub(super) fn pixels(&mut self, part: Rect, pixels: &mut Vec<u32>) -> Result<bool, Complaint> {
         let (x, y, all) = (part.x as i16, part.y as i16, !0);
         let format = ImageFormat::Z_PIXMAP;
         let root = self.root;
@@ -168,28 +182,33 @@ impl Source {
                 let got =
                     self.x.shm_get_image(root, x, y, part.w, part.h, all, format, *segment, 0);
                 got?.reply().map(|_| {
-                    let mut image = vec![0; 4 * usize::from(part.w) * usize::from(part.h)];
-                    memory.read_exact_at(&mut image, 0).map(|()| image)
+                    self.image.resize(4 * usize::from(part.w) * usize::from(part.h), 0);
+                    memory.read_exact_at(&mut self.image, 0)
                 })
             }
             None => {
                 let got = self.x.get_image(format, root, x, y, part.w, part.h, all);
-                got?.reply().map(|image| Ok(image.data))
+                got?.reply().map(|image| {
+                    self.image = image.data;
+                    Ok(())
+                })
             }
         };
-        let image = match found {
-            Ok(image) => image?,
+        match found {
+            Ok(read) => read?,
             Err(ReplyError::X11Error(error)) => {
                 let now = self.x.get_geometry(root)?.reply()?;
                 if (now.width, now.height) != self.size {
-                    return Ok(None);
+                    return Ok(false);
                 }
                 return Err(ReplyError::X11Error(error).into());
             }
             Err(error) => return Err(error.into()),
-        };
-        let pixels = lastmeter_wire::framebuffer::pixels(&image);
-        Ok(Some(pixels.map(|pixel| pixel & 0x00ff_ffff).collect()))
+        }
+        pixels.clear();
+        let words = lastmeter_wire::framebuffer::pixels(&self.image);
+        pixels.extend(words.map(|pixel| pixel & 0x00ff_ffff));
+        Ok(true)
     }
     /// The cursor as the command that sets it: its size with the place that points, and its pixels.
     pub(super) fn cursor(&self) -> Result<(Rect, Vec<u8>), Complaint> {

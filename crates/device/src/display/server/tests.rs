@@ -218,7 +218,8 @@ fn a_stranger_stays_in_its_part() {
     let (reader, writer) = std::os::unix::net::UnixStream::pair().expect("a pair");
     let (ours, theirs) = (writer.try_clone().expect("cloned"), reader.try_clone().expect("cloned"));
     let display = server.display.clone();
-    let serving = std::thread::spawn(move || commands::serve(&display, reader, theirs, || ()));
+    let serving =
+        std::thread::spawn(move || commands::serve(&display, reader, theirs, || Ok(None), || ()));
     let drained = std::thread::spawn(move || {
         let (mut ours, mut read) = (ours, Vec::new());
         let _ = ours.read_to_end(&mut read);
