@@ -470,6 +470,9 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     if bench.name.as_ref().is_none_or(|name| name.contains("overload")) {
         for receive in Receive::NAMES {
             let name = overload::name(receive);
+            if !wants(&name) {
+                continue;
+            }
             if quick && *receive != Receive::NAMES[0] && !wants_just(&name) {
                 continue;
             }

@@ -20,8 +20,10 @@ use lastmeter_router::port_processor::reception::Receive;
 
 /// Frames a second among which the highest rate is looked for, a third apart: the curve is flat there.
 const SEARCH: &[f64] = &[0.3e6, 0.45e6, 0.6e6, 0.8e6, 1.0e6];
-/// The same for a quick look, and for the other policies.
+/// The same for a quick look.
 const QUICK: &[f64] = &[0.45e6, 0.8e6];
+/// The same for the other policies, some of which forward less the more they are offered.
+const POLICIES: &[f64] = &[0.05e6, 0.1e6, 0.2e6, 0.4e6, 0.8e6];
 /// Multiples of it that are offered.
 const MULTIPLES: &[f64] = &[1.0, 2.0, 5.0, 10.0];
 /// Bytes of a frame.
@@ -50,19 +52,21 @@ pub(super) fn curve(
     let mut place = started(files, Case { receive: Some(receive), ..COMPLETE })?;
     let list = files.folder.join("random.txt");
     let mut at = |rate: f64| rounds(&mut place, bench, LEN, rate, &list);
-    let rates = if quick || !own { QUICK } else { SEARCH };
+    let rates = match (quick, own) {
+        (true, _) => QUICK,
+        (false, true) => SEARCH,
+        (false, false) => POLICIES,
+    };
     let search: Vec<Between> = rates.iter().map(|rate| at(*rate)).collect::<Result<_, _>>()?;
-    let highest = peak(&search);
-    if highest == 0.0 {
-        return Err(Complaint("nothing was forwarded".to_owned()));
-    }
+    // What forwards nothing is offered ten times the least of these.
+    let highest = Some(peak(&search)).filter(|peak| *peak > 0.0).unwrap_or(rates[0]);
     let multiples = if own { MULTIPLES } else { &MULTIPLES[MULTIPLES.len() - 1..] };
     let over: Vec<Between> =
         multiples.iter().map(|times| at(times * highest)).collect::<Result<_, _>>()?;
-    let most = highest.max(peak(&over));
+    let most = peak(&search).max(peak(&over));
     let line = |(times, found): (&f64, &Between)| Line {
         name: format!("{}@{times}x", name(receive)),
-        value: found.rate / most,
+        value: if most > 0.0 { found.rate / most } else { 0.0 },
         unit: "share of peak",
         peer: None,
         note: format!(
