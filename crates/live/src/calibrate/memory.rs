@@ -4,6 +4,7 @@ use super::constant::Constant;
 use crate::error::{Doing, Result};
 use crate::statistics::Spread;
 use crate::sys::touch_fresh_pages;
+use lastmeter_base::bench::{internet_checksum, sum_words};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -63,21 +64,6 @@ pub(crate) fn measure(into: &mut Vec<(String, Constant)>) -> Result<()> {
     Ok(())
 }
 
-fn sum_words(bytes: &[u8]) -> u64 {
-    let word = |chunk: &[u8; 8]| u64::from_ne_bytes(*chunk);
-    bytes.as_chunks::<8>().0.iter().map(word).fold(0, u64::wrapping_add)
-}
-
-/// RFC 1071 §2: the one's complement sum; wider words give the same sum after folding.
-fn internet_checksum(bytes: &[u8]) -> u16 {
-    let word = |chunk: &[u8; 4]| u64::from(u32::from_be_bytes(*chunk));
-    let mut sum: u64 = bytes.as_chunks::<4>().0.iter().map(word).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
 /// First touch of fresh pages, huge pages forbidden so that each page faults.
 fn page_fault() -> Result<Constant> {
     const PAGES: usize = 2048;
@@ -88,16 +74,4 @@ fn page_fault() -> Result<Constant> {
     let times = std::iter::repeat_with(one).take(BATCHES).collect::<Result<Vec<f64>>>()?;
     let method = "first write to each of 2048 fresh 4 KiB pages, time per page";
     Ok(Constant::time(Spread::of(times), method))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rfc_example_has_its_published_checksum() {
-        // RFC 1071 §3: 00 01 f2 03 f4 f5 f6 f7 sums to ddf2.
-        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(internet_checksum(&bytes), !0xddf2);
-    }
 }

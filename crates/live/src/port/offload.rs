@@ -9,6 +9,7 @@
 //! Source: the virtio specification 1.2, section 5.1.6; `linux/virtio_net.h`. TCP over IPv4 is cut
 //! into segments here; other kinds of segmentation are never offered to the kernel.
 
+use lastmeter_wire::internet::checksum::Sum;
 use std::io;
 
 /// Bytes of the offload header.
@@ -28,14 +29,9 @@ const CWR: u8 = 0x80;
 /// A header for complete frames: their checksums need no further check.
 pub(crate) const WHOLE: [u8; HEADER_LEN] = [DATA_VALID, GSO_NONE, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The sum of 16-bit words of RFC 1071, neither folded nor complemented.
+/// The sum of 16-bit words of RFC 1071, not complemented.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
-    let mut chunks = bytes.chunks_exact(4);
-    let mut total: u64 =
-        chunks.by_ref().map(|c| u64::from(u32::from_be_bytes([c[0], c[1], c[2], c[3]]))).sum();
-    let mut rest = chunks.remainder().chunks_exact(2);
-    total += rest.by_ref().map(|c| u64::from(u16::from_be_bytes([c[0], c[1]]))).sum::<u64>();
-    total + rest.remainder().first().map_or(0, |&last| u64::from(last) << 8)
+    Sum::of(bytes).value().into()
 }
 
 /// The checksum field for a sum.

@@ -32,7 +32,6 @@ impl Sum {
     pub const ZERO: Sum = Sum(0);
 
     /// The sum of `data`; an odd last byte is padded with a zero.
-    #[inline]
     pub fn of(data: &[u8]) -> Sum {
         let (blocks, rest) = data.as_chunks::<BLOCK_LEN>();
         let mut lanes = Lanes::default();
