@@ -185,8 +185,10 @@ impl Session<'_> {
                     () if list.contains(&encoding::DESKTOP_SIZE) => Sizes::Told,
                     () => Sizes::Kept,
                 };
-                if self.sizes == Sizes::Wished && had != Sizes::Wished {
-                    // This tells the viewer that it may wish.
+                let has = (self.gate.region.w, self.gate.region.h);
+                let late = self.sizes == Sizes::Told && self.told != has && self.size.is_none();
+                if self.sizes == Sizes::Wished && had != Sizes::Wished || late {
+                    // This tells the viewer that it may wish, or what has changed before it wanted to know.
                     self.size = Some((size::BY_SERVER, size::DONE));
                 }
                 self.fences = list.contains(&encoding::FENCE);

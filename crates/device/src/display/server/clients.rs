@@ -374,3 +374,16 @@ fn transactions_are_confined_and_need_their_cookie() {
     assert_eq!(guest.ask(Operation::SYNC, Rect::default(), &[]), Ok((status::DONE, vec![])));
     assert_eq!(server.display.screen.read(server.display.screen.whole()), seen);
 }
+
+#[test]
+fn a_viewer_is_told_of_a_size_that_changed_before_it_wanted_to_know() {
+    let server = start();
+    let mut viewer = viewer(&server, Some(OWNER)).expect("let in");
+    viewer.update(false).expect("an update");
+    server.display.screen.resize(100, 90).expect("resized");
+    viewer.update(false).expect("of what both have");
+    assert_eq!(viewer.size, (160, 120));
+    viewer.send(&Message::Encodings(vec![encoding::ZRLE, encoding::DESKTOP_SIZE])).expect("sent");
+    viewer.update(false).expect("the size");
+    assert_eq!(viewer.size, (100, 90));
+}
