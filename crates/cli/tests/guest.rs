@@ -199,3 +199,23 @@ fn e_51_e_54_two_guests_ping_by_headers_alone_and_the_whole_ping_takes_its_time(
     // Twenty frames of 1442 bytes, of which 128 each; a few short ones are whole.
     assert!(all >= 20 * 1442 && copied >= 20 * 128 && copied <= all - 20 * (1442 - 128), "{words}");
 }
+
+#[test]
+fn e_55_a_guest_sees_a_stretched_adapter_and_the_ledger_the_adapters_own_time() {
+    let sets = ["--slower=8", "transfer.per-byte=1 us/B"];
+    let Some((value, _alone)) = live("simple-nic", &sets, "ping -c 10 -i 0.1 10.77.0.1") else {
+        return;
+    };
+    let output = value["guest"]["output"].as_str().unwrap();
+    assert_eq!(value["guest"]["status"], 0, "{output}");
+    let model = |what: &str| value["guest"]["model"]["ping"][what].as_f64().unwrap();
+    let adapter = (model("out") + model("in")) * 1e3;
+    assert!((adapter - 0.196).abs() < 0.002, "98 us of DMA each way: {adapter}");
+    let pings = pings(output);
+    assert_eq!(pings.len(), 10, "{output}");
+    assert!(pings[0] >= 8.0 * adapter, "eight times as long: {} of {adapter}", pings[0]);
+    println!("ping {} ms of at least {:.3}", pings[5], 8.0 * adapter);
+    // Frames of at most 98 bytes, unless others are sent besides.
+    let bus = value["paths"][0]["stages"][2]["service"]["mean"].as_f64().unwrap();
+    assert!(bus < 2.0 * 98e-6, "of the adapter's own time: {bus}");
+}

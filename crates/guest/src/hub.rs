@@ -48,11 +48,11 @@ impl End {
 /// How a run went.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Lateness of what left this process: frames and interrupts.
+    /// Lateness of what left this process, in the adapters' time: frames and interrupts.
     pub lag: Distribution,
     /// Of these, interrupts.
     pub interrupts: u64,
-    /// Seconds of the run.
+    /// Seconds of the run, of this machine as are the next two.
     pub elapsed: f64,
     /// Seconds of CPU time.
     pub cpu: f64,
@@ -66,6 +66,9 @@ pub struct Hub {
     pub ends: [End; 2],
     /// From each end to the other.
     pub cables: [Cable; 2],
+    /// Seconds that a second of the adapters lasts (E-55): a guest's processor, which is not slowed, appears as many times
+    /// as fast to them.
+    pub slower: u32,
     /// How it goes.
     pub report: Report,
 }
@@ -74,7 +77,7 @@ impl Hub {
     /// Ends with a cable of this propagation delay.
     pub fn new(ends: [End; 2], propagation: Duration) -> Hub {
         let cables = [Cable::new(propagation), Cable::new(propagation)];
-        Hub { ends, cables, report: Report::default() }
+        Hub { ends, cables, slower: 1, report: Report::default() }
     }
 
     /// When something is due.
@@ -144,7 +147,7 @@ impl Hub {
     /// Sleeps until shortly before something is due, or something comes; `true` when told to stop.
     fn wait(&mut self, epoch: Epoch, spin: Duration, stop: BorrowedFd<'_>) -> bool {
         let now = epoch.now();
-        let left = self.ready_at().map_or(SLEEP_MAX, |due| due.saturating_since(now));
+        let left = self.ready_at().map_or(SLEEP_MAX, |due| epoch.real(due.saturating_since(now)));
         let sleep = left.saturating_sub(spin).min(SLEEP_MAX);
         let timeout = Timespec { tv_sec: 0, tv_nsec: (sleep.as_ps() / 1000) as _ };
         let mut waits = vec![stop];
@@ -158,7 +161,7 @@ impl Hub {
         let mut polled: Vec<PollFd<'_>> = each.collect();
         let _ = poll(&mut polled, Some(&timeout));
         let stopped = !polled[0].revents().is_empty();
-        self.report.waited += epoch.now().saturating_since(now).as_secs_f64();
+        self.report.waited += epoch.since(now).as_secs_f64();
         stopped
     }
 
@@ -166,7 +169,7 @@ impl Hub {
     pub fn run(mut self, spin: Duration, stop: &OwnedFd) -> Hub {
         let _ = setpriority_process(None, PRIORITY);
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        let epoch = Epoch::start();
+        let epoch = Epoch::stretched(self.slower);
         loop {
             let stopped = self.wait(epoch, spin, stop.as_fd());
             self.advance(epoch);
@@ -175,7 +178,7 @@ impl Hub {
             if stopped {
                 let cpu = clock_gettime(ClockId::ThreadCPUTime);
                 self.report.cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 * 1e-9;
-                self.report.elapsed = epoch.now().since_start().as_secs_f64();
+                self.report.elapsed = epoch.since(Time::START).as_secs_f64();
                 return self;
             }
         }

@@ -125,7 +125,9 @@ pub(super) fn live(
             }
         }
     }
-    let hub = Hub::new(ends, propagation).start(spin);
+    let mut hub = Hub::new(ends, propagation);
+    hub.slower = arguments.slower;
+    let hub = hub.start(spin);
     let hub = hub.map_err(|error| fault("starting the adapter", error))?;
     let lines = peer_lines(common, arguments)?;
     let mut others = Vec::new();
@@ -179,6 +181,13 @@ pub(super) fn live(
         "The guest lasted {:.1} s from start to end, its start included.",
         ended.lasted.as_secs_f64()
     ));
+    if hub.slower > 1 {
+        ledger.notes.push(format!(
+            "A second of the adapter lasted {0} of the guest's: times here are the adapter's, what the \
+             command says is the guest's. The guest's processor appears {0} times as fast.",
+            hub.slower
+        ));
+    }
     show(common, &ledger, &ended, &hub);
     results::offer(arguments.out.as_deref(), &ledger)?;
     let kept_up = ledger.certificate.as_ref().is_some_and(|one| one.kept_up);
@@ -192,13 +201,11 @@ pub(super) fn live(
 impl Arguments {
     /// Refuses what is of no use with a guest.
     fn only_a_guest(&self) -> Result<(), Complaint> {
-        let Arguments { attach, port, strict, twin, search, films, layers, slower, pcaps, .. } =
-            self;
+        let Arguments { attach, port, strict, twin, search, films, layers, pcaps, .. } = self;
         let lists = [attach, films, pcaps].iter().any(|list| !list.is_empty());
-        let flags = *strict || *twin || *search || *layers || *slower > 1;
+        let flags = *strict || *twin || *search || *layers;
         if lists || flags || port.is_some() || self.pin.is_some() {
-            let right =
-                "give --set, --seconds, --busy, --spin, --tolerance, --out, --in, a command";
+            let right = "give --set, --seconds, --busy, --spin, --tolerance, --slower, --out, --in, a command";
             return Err(Complaint(format!("--guest runs a guest on an adapter: {right}")));
         }
         Ok(())

@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn e_126_each_bundled_adapter_takes_fewer_than_100_lines_and_has_a_page() {
         let names = Builtin.names(FOLDER);
-        assert_eq!(names, ["cim", "disk", "pcie4", "simple-nic"]);
+        assert_eq!(names, ["cim", "disk", "osiris-board", "pcie4", "simple-nic"]);
         for name in names {
             let text = Builtin.profile(FOLDER, &name).unwrap_or_default();
             assert!(text.lines().count() < 100, "{name}");

@@ -43,7 +43,7 @@ impl Epoch {
         Epoch::stretched(1)
     }
     /// From now on, when a second of the model lasts so many; 0 is as 1.
-    pub(crate) fn stretched(slower: u32) -> Epoch {
+    pub fn stretched(slower: u32) -> Epoch {
         Epoch { at: Instant::now(), slower: slower.max(1) }
     }
     /// The present of the model, from nanoseconds of the monotonic clock.
@@ -54,7 +54,7 @@ impl Epoch {
     }
     /// How long this time of the model lasts.
     #[inline]
-    fn real(self, time: Duration) -> Duration {
+    pub fn real(self, time: Duration) -> Duration {
         Duration::from_ps(time.as_ps().saturating_mul(self.slower.into()))
     }
     /// What this time is in the model.
@@ -64,7 +64,7 @@ impl Epoch {
     }
     /// Time since `from`, not of the model but real.
     #[inline]
-    pub(crate) fn since(self, from: Time) -> std::time::Duration {
+    pub fn since(self, from: Time) -> std::time::Duration {
         let time = self.real(self.now().saturating_since(from));
         std::time::Duration::from_nanos(time.as_ps() / 1000)
     }
