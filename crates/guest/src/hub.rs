@@ -66,8 +66,8 @@ pub struct Hub {
     pub ends: [End; 2],
     /// From each end to the other.
     pub cables: [Cable; 2],
-    /// Seconds that a second of the adapters lasts (E-55): a guest's processor, which is not slowed, appears as many times
-    /// as fast to them.
+    /// Seconds that a second of the adapters lasts (E-55): a guest's processor, which is not slowed, appears to them
+    /// as many times as fast.
     pub slower: u32,
     /// How it goes.
     pub report: Report,

@@ -183,8 +183,9 @@ pub(super) fn live(
     ));
     if hub.slower > 1 {
         ledger.notes.push(format!(
-            "A second of the adapter lasted {0} of the guest's: times here are the adapter's, what the \
-             command says is the guest's. The guest's processor appears {0} times as fast.",
+            "A second of the adapter lasted {0} of the guest's: times here are the adapter's, \
+             what the command says is the guest's. The guest's processor appears {0} times \
+             as fast.",
             hub.slower
         ));
     }
@@ -205,7 +206,8 @@ impl Arguments {
         let lists = [attach, films, pcaps].iter().any(|list| !list.is_empty());
         let flags = *strict || *twin || *search || *layers;
         if lists || flags || port.is_some() || self.pin.is_some() {
-            let right = "give --set, --seconds, --busy, --spin, --tolerance, --slower, --out, --in, a command";
+            let right = "give --set, --seconds, --busy, --spin, --tolerance, --slower, --out, \
+                         --in, a command";
             return Err(Complaint(format!("--guest runs a guest on an adapter: {right}")));
         }
         Ok(())
