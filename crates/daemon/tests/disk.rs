@@ -421,7 +421,7 @@ fn nbd_is_encrypted_for_clients_of_others() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    super::display_viewers::certificate(folder.path());
+    super::display_viewers::certificate(folder.path(), true);
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let tls = "[tls]\ncertificate = 'certificate.pem'\nkey = 'key.pem'\n[iscsi]";
     let text = FILE.replace("[iscsi]", &format!("listen = '127.0.0.1:{port}'\n{tls}"));
@@ -435,7 +435,7 @@ fn nbd_is_encrypted_for_clients_of_others() {
     }
     let trusted = folder.path().join("known/ca-cert.pem");
     std::fs::copy(folder.path().join("certificate.pem"), trusted).unwrap();
-    super::display_viewers::certificate(&folder.path().join("unknown"));
+    super::display_viewers::certificate(&folder.path().join("unknown"), true);
     let other = folder.path().join("unknown/certificate.pem");
     std::fs::rename(other, folder.path().join("unknown/ca-cert.pem")).unwrap();
     let place = |token: &str, known: &str| {

@@ -53,7 +53,7 @@ fn a_program_draws_and_hears_through_tls() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    certificate(folder.path());
+    certificate(folder.path(), false);
     let tls = "[tls]\ncertificate = 'certificate.pem'\nkey = 'key.pem'\n";
     let (_display, viewers, programs) = start(folder.path(), tls);
     let draw = |trust: &[&str], colour: &str| -> Output {
@@ -79,7 +79,7 @@ fn a_program_draws_and_hears_through_tls() {
     drop(strangers);
     // The certificate of somebody else.
     let other = tempfile::tempdir().unwrap();
-    certificate(other.path());
+    certificate(other.path(), false);
     let other = other.path().join("certificate.pem");
     let refused = said(&draw(&["--trust", other.to_str().unwrap()], "ffffff"), 2);
     assert!(refused.contains("certificate"), "{refused}");

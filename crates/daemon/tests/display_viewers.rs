@@ -243,7 +243,7 @@ fn tigervncs_viewer_shows_each_pixel_in_each_encoding() {
         let Some((_server, screen)) = x_server_of(SCREEN) else { return };
         let folder = tempfile::tempdir().unwrap();
         if tls {
-            certificate(folder.path());
+            certificate(folder.path(), false);
         }
         let mut shown = start(folder.path(), false, tls);
         let mut command = Command::new("xtigervncviewer");
@@ -264,14 +264,16 @@ fn tigervncs_viewer_shows_each_pixel_in_each_encoding() {
     }
 }
 
-/// A certificate of this host and its key.
-pub(crate) fn certificate(folder: &Path) {
+/// A certificate of this host and its key: its own authority, as libnbd and QEMU want it, or none, as our clients do.
+pub(crate) fn certificate(folder: &Path, authority: bool) {
     let mut command = Command::new("openssl");
     command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
     command.args(["-nodes", "-keyout", "key.pem", "-out", "certificate.pem"]);
     command.args(["-subj", "/CN=localhost"]);
     command.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
-    command.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    if !authority {
+        command.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    }
     let done = command.current_dir(folder).stderr(Stdio::null()).status().unwrap();
     assert!(done.success());
 }
