@@ -40,3 +40,4 @@ pub mod ring;
 pub mod socket;
 pub mod vfio;
 pub mod vhost;
+mod words;

@@ -2,30 +2,30 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
+mod bench;
+
+use bench::{AROUND, Bench, bell, file, is_untouched};
 use lastmeter_base::{Duration, Stream};
 use lastmeter_guest::device::{RECEIVE, TRANSMIT};
 use lastmeter_guest::driver::{LENGTH, MEMORY, Nic};
 use lastmeter_guest::end::GuestEnd;
-use lastmeter_guest::hub::{End, Hub, Running};
+use lastmeter_guest::hub::End;
 use lastmeter_guest::memory::Memory;
 use lastmeter_guest::vhost::message::{Addresses, Region, Request};
 use lastmeter_guest::vhost::session::{FEATURES, PROTOCOL_FEATURES};
 use lastmeter_guest::vhost::socket::Socket;
 use lastmeter_host::adapter::description::Description;
 use lastmeter_live::shared::Foreign;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::SealFlags;
 use rustix::io::{read, write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// Where QEMU would see the guest's memory.
 const USER: u64 = 0x7f00_0000_0000;
-/// Bytes before and after the guest's memory in its file, which nobody may touch.
-const AROUND: usize = 1 << 16;
-const CANARY: u8 = 0xa5;
 
 /// What QEMU and a driver are to an adapter.
 struct Frontend {
@@ -37,38 +37,15 @@ struct Frontend {
     calls: [OwnedFd; 2],
 }
 
-fn bell() -> OwnedFd {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
-}
-
 fn region() -> Region {
     Region { guest: 0, size: MEMORY as u64, user: USER, offset: AROUND as u64 }
-}
-
-/// Memory in a file, surrounded by what nobody may touch.
-fn file(seals: SealFlags) -> OwnedFd {
-    let file = memfd_create("guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-    ftruncate(&file, (MEMORY + 2 * AROUND) as u64).unwrap();
-    for at in [0, (AROUND + MEMORY) as u64] {
-        rustix::io::pwrite(&file, &[CANARY; AROUND], at).unwrap();
-    }
-    fcntl_add_seals(&file, seals).unwrap();
-    file
-}
-
-fn is_untouched(file: &OwnedFd) -> bool {
-    [0, (AROUND + MEMORY) as u64].into_iter().all(|at| {
-        let mut bytes = [0; AROUND];
-        rustix::io::pread(file, &mut bytes, at).unwrap();
-        bytes == [CANARY; AROUND]
-    })
 }
 
 impl Frontend {
     /// Connects, and starts both rings in QEMU's order.
     fn connect(path: &Path) -> Frontend {
         let socket = Socket::new(UnixStream::connect(path).unwrap()).unwrap();
-        let file = file(SealFlags::SHRINK | SealFlags::GROW);
+        let file = file(MEMORY, SealFlags::SHRINK | SealFlags::GROW);
         let mut memory = Memory::new();
         let mapped = Foreign::map(file.as_fd(), AROUND as u64, MEMORY).unwrap();
         assert!(memory.add(region(), mapped));
@@ -135,48 +112,18 @@ impl Frontend {
     }
 }
 
-/// Two adapters of one kind on a cable, and where their guests connect.
-struct Bench {
-    running: Option<Running>,
-    paths: [PathBuf; 2],
-}
-
-impl Bench {
-    fn start(name: &str, card: &Description) -> Bench {
-        let path = |end| {
-            let file = format!("lastmeter-hostile-{}-{name}-{end}", std::process::id());
-            std::env::temp_dir().join(file)
-        };
-        let paths = [path(0), path(1)];
-        let ends = paths.each_ref().map(|path| {
-            let _ = std::fs::remove_file(path);
-            let listener = UnixListener::bind(path).unwrap();
-            End::Guest(Box::new(GuestEnd::new(listener, card.clone()).unwrap()))
-        });
-        let running = Hub::new(ends, Duration::ZERO).start(Duration::ZERO).unwrap();
-        Bench { running: Some(running), paths }
-    }
-
-    /// Both ends as they are now.
-    fn stop(mut self) -> Hub {
-        let running = self.running.take().unwrap();
-        running.stop().expect("the adapters' thread has not panicked")
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        self.paths.iter().for_each(|path| std::fs::remove_file(path).unwrap_or_default());
-    }
-}
-
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// Ends that are such adapters.
+fn adapter(card: &Description) -> impl Fn(UnixListener) -> GuestEnd {
+    move |listener| GuestEnd::new(listener, card.clone()).unwrap()
+}
 
 #[test]
 fn two_guests_exchange_frames_through_their_adapters_in_real_time() {
     let mut card = Description::plain("three milliseconds a message, each way");
     card.host.per_message = Duration::from_ms(3);
-    let bench = Bench::start("pair", &card);
+    let bench = Bench::start("pair", adapter(&card));
     let [mut alice, mut bob] = bench.paths.each_ref().map(|path| Frontend::connect(path));
     for number in 0..5u8 {
         let begun = Instant::now();
@@ -199,7 +146,7 @@ fn e_97_a_generic_adapter_receives_by_four_commands_in_real_time() {
     generic.host.handshake = true;
     generic.host.per_message = Duration::from_ms(1);
     generic.transfer.per_byte = lastmeter_base::PerByte::from_fs(1_000_000_000);
-    let bench = Bench::start("generic", &generic);
+    let bench = Bench::start("generic", adapter(&generic));
     let [mut alice, mut bob] = bench.paths.each_ref().map(|path| Frontend::connect(path));
     assert!(alice.send(&[1; 500]));
     assert_eq!(bob.receive(PATIENCE), Some(vec![1; 500]));
@@ -266,7 +213,7 @@ fn misbehave(front: &mut Frontend, random: &mut Stream) {
         7 => {
             let size = number(random, 1 << 22);
             let region = Region { size, offset: number(random, 1 << 17), ..region() };
-            let unsealed = file(SealFlags::GROW);
+            let unsealed = file(MEMORY, SealFlags::GROW);
             let fd = [&front.file, &unsealed, &front.kicks[0]][random.below(3) as usize];
             front.ask(Request::SetMemory(vec![region]), &[fd]);
         }
@@ -288,7 +235,7 @@ fn misbehave(front: &mut Frontend, random: &mut Stream) {
 /// A hostile guest for so long, beside two good ones on other adapters.
 fn hostile(seconds: f64) {
     let card = Description::plain("no time at all");
-    let (bad, good) = (Bench::start("bad", &card), Bench::start("good", &card));
+    let (bad, good) = (Bench::start("bad", adapter(&card)), Bench::start("good", adapter(&card)));
     let [mut alice, mut bob] = good.paths.each_ref().map(|path| Frontend::connect(path));
     let mut peer = Frontend::connect(&bad.paths[1]);
     let mut random = Stream::new(36, "hostile guest");
@@ -311,9 +258,13 @@ fn hostile(seconds: f64) {
             "after {served} frames and {steps} misdeeds"
         );
         served += 1;
-        assert!(is_untouched(&front.file), "what is around the guest's memory");
+        assert!(is_untouched(&front.file, MEMORY), "what is around the guest's memory");
     }
-    assert!(is_untouched(&alice.file) && is_untouched(&bob.file) && is_untouched(&peer.file));
+    assert!(
+        is_untouched(&alice.file, MEMORY)
+            && is_untouched(&bob.file, MEMORY)
+            && is_untouched(&peer.file, MEMORY)
+    );
     let hub = bad.stop();
     let refused = match &hub.ends[0] {
         End::Guest(guest) => guest.refused.clone(),

@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
+mod bench;
+
+use bench::{AROUND, Bench, bell, file, is_untouched};
 use lastmeter_base::{Duration, Stream};
 use lastmeter_guest::device::{RECEIVE, TRANSMIT};
 use lastmeter_guest::end::GuestEnd;
-use lastmeter_guest::hub::{End, Hub, Running};
+use lastmeter_guest::hub::End;
 use lastmeter_guest::memory::Memory;
 use lastmeter_guest::registers::driver::{BUFFER, DESCRIPTORS, MEMORY, Nic, RINGS_AT};
 use lastmeter_guest::registers::{CONTROL, ENABLE, ID, LENGTH, MAGIC, RINGS, TAIL};
@@ -16,46 +19,20 @@ use lastmeter_guest::vfio::socket::{Message, Socket};
 use lastmeter_guest::vhost::message::Region;
 use lastmeter_host::adapter::description::Description;
 use lastmeter_live::shared::Foreign;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::SealFlags;
 use rustix::io::read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
-/// Bytes before and after the guest's memory in its file, which nobody may touch.
-const AROUND: usize = 1 << 16;
-const CANARY: u8 = 0xa5;
 const CONFIG: u32 = 7;
 const EVENTFDS: u32 = 4 | 32;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
-fn bell() -> OwnedFd {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
-}
-
 fn ram() -> Mapping {
     Mapping { writable: true, offset: AROUND as u64, address: 0, size: MEMORY as u64 }
-}
-
-/// Memory in a file, surrounded by what nobody may touch.
-fn file(seals: SealFlags) -> OwnedFd {
-    let file = memfd_create("guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-    ftruncate(&file, (MEMORY + 2 * AROUND) as u64).unwrap();
-    for at in [0, (AROUND + MEMORY) as u64] {
-        rustix::io::pwrite(&file, &[CANARY; AROUND], at).unwrap();
-    }
-    fcntl_add_seals(&file, seals).unwrap();
-    file
-}
-
-fn is_untouched(file: &OwnedFd) -> bool {
-    [0, (AROUND + MEMORY) as u64].into_iter().all(|at| {
-        let mut bytes = [0; AROUND];
-        rustix::io::pread(file, &mut bytes, at).unwrap();
-        bytes == [CANARY; AROUND]
-    })
 }
 
 /// Until there is something to read; `false` if nothing comes.
@@ -78,7 +55,7 @@ impl Client {
     /// Connects, and starts both rings.
     fn connect(path: &Path) -> Client {
         let socket = Socket::new(UnixStream::connect(path).unwrap()).unwrap();
-        let file = file(SealFlags::SHRINK | SealFlags::GROW);
+        let file = file(MEMORY, SealFlags::SHRINK | SealFlags::GROW);
         let mut memory = Memory::new();
         let mapped = Foreign::map(file.as_fd(), AROUND as u64, MEMORY).unwrap();
         assert!(memory.add(Region { guest: 0, size: MEMORY as u64, user: 0, offset: 0 }, mapped));
@@ -168,39 +145,11 @@ impl Client {
     }
 }
 
-/// Two adapters of one kind on a cable, and where their clients connect.
-struct Bench {
-    running: Option<Running>,
-    paths: [PathBuf; 2],
-}
-
-impl Bench {
-    fn start(name: &str, card: &Description) -> Bench {
-        let path = |end| {
-            let file = format!("lastmeter-vfio-{}-{name}-{end}", std::process::id());
-            std::env::temp_dir().join(file)
-        };
-        let paths = [path(0), path(1)];
-        let ends = paths.each_ref().map(|path| {
-            let _ = std::fs::remove_file(path);
-            let listener = UnixListener::bind(path).unwrap();
-            let front = Box::new(Server::new([2; 6]));
-            End::Guest(Box::new(GuestEnd::behind(front, listener, card.clone()).unwrap()))
-        });
-        let running = Hub::new(ends, Duration::ZERO).start(Duration::ZERO).unwrap();
-        Bench { running: Some(running), paths }
-    }
-
-    /// Both ends as they are now.
-    fn stop(mut self) -> Hub {
-        let running = self.running.take().unwrap();
-        running.stop().expect("the adapters' thread has not panicked")
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        self.paths.iter().for_each(|path| std::fs::remove_file(path).unwrap_or_default());
+/// Ends that are such adapters.
+fn adapter(card: &Description) -> impl Fn(UnixListener) -> GuestEnd {
+    move |listener| {
+        let front = Box::new(Server::new([2; 6]));
+        GuestEnd::behind(front, listener, card.clone()).unwrap()
     }
 }
 
@@ -208,7 +157,7 @@ impl Drop for Bench {
 fn two_drivers_exchange_frames_through_registers_in_real_time() {
     let mut card = Description::plain("three milliseconds a message, each way");
     card.host.per_message = Duration::from_ms(3);
-    let bench = Bench::start("pair", &card);
+    let bench = Bench::start("pair", adapter(&card));
     let [mut alice, mut bob] = bench.paths.each_ref().map(|path| Client::connect(path));
     for number in 0..5u8 {
         let begun = Instant::now();
@@ -288,7 +237,7 @@ fn misbehave(client: &mut Client, random: &mut Stream) -> bool {
             let (address, size) = (number(random, 1 << 22), number(random, 1 << 22));
             let all = random.below(4) == 0;
             let _ = client.ask(&Request::Unmap { address: 0, size: MEMORY as u64, all }, &[]);
-            let unsealed = file(SealFlags::GROW);
+            let unsealed = file(MEMORY, SealFlags::GROW);
             let fds = [client.file.try_clone().unwrap(), unsealed, bell()];
             let fd = &fds[random.below(3) as usize];
             let mapping = Mapping { size, address, offset: number(random, 1 << 17), ..ram() };
@@ -319,7 +268,7 @@ fn misbehave(client: &mut Client, random: &mut Stream) -> bool {
 /// A hostile client for so long, beside two good ones on other adapters.
 fn hostile(seconds: f64) {
     let card = Description::plain("no time at all");
-    let (bad, good) = (Bench::start("bad", &card), Bench::start("good", &card));
+    let (bad, good) = (Bench::start("bad", adapter(&card)), Bench::start("good", adapter(&card)));
     let [mut alice, mut bob] = good.paths.each_ref().map(|path| Client::connect(path));
     let mut peer = Client::connect(&bad.paths[1]);
     let mut random = Stream::new(36, "hostile client");
@@ -341,9 +290,13 @@ fn hostile(seconds: f64) {
         let got = bob.receive(PATIENCE);
         assert_eq!(got, Some(frame), "after {served} frames and {steps} misdeeds");
         served += 1;
-        assert!(is_untouched(&client.file), "what is around the guest's memory");
+        assert!(is_untouched(&client.file, MEMORY), "what is around the guest's memory");
     }
-    assert!(is_untouched(&alice.file) && is_untouched(&bob.file) && is_untouched(&peer.file));
+    assert!(
+        is_untouched(&alice.file, MEMORY)
+            && is_untouched(&bob.file, MEMORY)
+            && is_untouched(&peer.file, MEMORY)
+    );
     let hub = bad.stop();
     let refused = match &hub.ends[0] {
         End::Guest(guest) => guest.refused.clone(),
@@ -362,7 +315,7 @@ fn a_hostile_client_touches_nothing_and_stops_nobody() {
 
 #[test]
 fn a_client_that_goes_leaves_the_device_as_after_power_on() {
-    let bench = Bench::start("again", &Description::plain("no time at all"));
+    let bench = Bench::start("again", adapter(&Description::plain("no time at all")));
     let mut peer = Client::connect(&bench.paths[1]);
     for round in 0..3u8 {
         let mut client = Client::connect(&bench.paths[0]);

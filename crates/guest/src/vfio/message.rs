@@ -7,6 +7,8 @@
 //!
 //! Source: vfio-user Protocol Specification 0.9.1; structures are those of Linux's `vfio.h`.
 
+use crate::words::{u16_at, u32_at, u64_at};
+
 /// Length of a header.
 pub const HEADER: usize = 16;
 /// Most bytes of a region that a message carries.
@@ -67,21 +69,6 @@ pub struct Header {
     pub no_reply: bool,
     /// Of a reply: what went wrong, as a number of the system.
     pub error: Option<u32>,
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    let word = bytes.get(at..at + 2).and_then(|word| word.try_into().ok());
-    word.map(u16::from_le_bytes).unwrap_or_default()
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
-    word.map(u32::from_le_bytes).unwrap_or_default()
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
-    word.map(u64::from_le_bytes).unwrap_or_default()
 }
 
 impl Header {

@@ -5,6 +5,8 @@
 //!                  version 1, 0x4 reply, 0x8 needs a reply
 //! ```
 
+use crate::words::{u32_at, u64_at};
+
 /// Length of a header.
 pub const HEADER: usize = 12;
 /// The longest payload: the table of [`REGIONS_MAX`] regions.
@@ -130,16 +132,6 @@ pub struct Header {
     pub needs_reply: bool,
     /// Length of the payload.
     pub size: usize,
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
-    word.map(u32::from_le_bytes).unwrap_or_default()
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
-    word.map(u64::from_le_bytes).unwrap_or_default()
 }
 
 impl Header {
