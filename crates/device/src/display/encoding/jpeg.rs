@@ -9,8 +9,8 @@
 //! many columns; sums and products have 16 bits: compilers make vector instructions of them. The transform is that of
 //! Arai, Agui and Nakajima (1988), whose factors are part of the quantiser's.
 //!
-//! A camera's frames are encoded by a library. Here it took more than twice the time, which is most of what a film costs
-//! a display: it makes its tables for each area, and reads pixels one by one.
+//! A camera's frames are encoded by a library. Here it took more than twice the time, which is most of what a film
+//! costs a display: it makes its tables for each area, and reads pixels one by one.
 //!
 //! Rows: N-29.
 
