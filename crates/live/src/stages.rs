@@ -120,12 +120,20 @@ pub fn measure(hosts: &mut Hosts, setting: &Setting) -> Result<Stages> {
         duration: DURATION,
         ..setting.clone()
     };
+    let mut linkless = match setting.relay {
+        Some(_) => Some(Hosts::open(false)?),
+        None => None,
+    };
+    let hosts = linkless.as_mut().unwrap_or(hosts);
     let until = Instant::now() + PATIENCE;
     let mut run = |s: &Setting| hosts.run_quiet(s, until).map(|m| Cost::of(&m));
     let first = run(&base)?;
     let alone = Setting { placement: Placement::SameCore, ..base.clone() };
     let same = if base.placement == Placement::SameCore { first } else { run(&alone)? };
     let mut found = Found { base: &base, first, same, stages: Vec::new(), notes: Vec::new() };
+    if setting.relay.is_some() {
+        found.notes.push("the stages were measured without the link".to_owned());
+    }
     found.crossing();
     if alone.message.0 >= SHORTER {
         let message = Bytes(alone.message.0 / SHORTER);
