@@ -66,8 +66,9 @@ fn palette(era: Era) -> &'static [&'static str] {
     }
 }
 
+/// A measured load may be less than the first that was asked for: the axis begins at half of it.
 fn x(load: f64) -> f64 {
-    let (low, high): (f64, f64) = (LOADS[0], LOADS[LOADS.len() - 1]);
+    let (low, high): (f64, f64) = (LOADS[0] / 2.0, LOADS[LOADS.len() - 1]);
     LEFT + (load / low).ln() / (high / low).ln() * WIDTH
 }
 
