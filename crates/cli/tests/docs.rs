@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 /// Pages followed elsewhere: those whose commands need `lastmeterd`, by that program's tests, the list of
 /// commands, by `scripts/smoke`, programs for pictures, by the tests of the Python package, channels, which take
 /// minutes in real time, by `crates/rtc/tests/channels`, and the live VuNet, by `tests/live.rs`.
-const ELSEWHERE: [&str; 11] = [
+const ELSEWHERE: [&str; 12] = [
     "write-a-plugin",
     "plugins-in-models",
     "commands",
     "router",
     "disk",
+    "disk-costs",
     "transfer",
     "display",
     "camera",
