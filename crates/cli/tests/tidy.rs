@@ -19,9 +19,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("host", &["base", "wire", "engine", "net"]),
     ("transport", &["base", "wire", "engine"]),
     ("wave", &["base", "wire", "engine", "net"]),
-    ("live", &["base", "wire", "engine", "transport"]),
-    ("rtc", &["base", "wire", "engine", "transport", "live"]),
-    ("guest", &["base", "wire", "engine", "host", "ledger", "live"]),
+    ("linux", &["base", "wire", "engine"]),
+    ("live", &["base", "wire", "engine", "transport", "linux"]),
+    ("rtc", &["base", "wire", "engine", "transport", "linux", "live"]),
+    ("guest", &["base", "wire", "engine", "host", "ledger", "linux", "live"]),
     ("plugin", &["base", "wire", "ledger"]),
     ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave"]),
     (
@@ -29,7 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave", "lab"],
     ),
     ("judge", &["base", "engine", "lab", "repro"]),
-    ("why", &["base", "engine", "ledger", "host", "live", "lab"]),
+    ("why", &["base", "engine", "ledger", "host", "linux", "live", "lab"]),
     (
         "cli",
         &[
@@ -41,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "lan",
             "host",
             "transport",
+            "linux",
             "live",
             "rtc",
             "guest",
@@ -50,16 +52,19 @@ const ARROWS: &[(&str, &[&str])] = &[
             "why",
         ],
     ),
-    ("device", &["base", "wire", "live", "plugin", "ledger"]),
+    ("device", &["base", "wire", "linux", "live", "plugin", "ledger"]),
     (
         "router",
-        &["base", "wire", "engine", "net", "lan", "host", "live", "plugin", "ledger", "lab"],
+        &[
+            "base", "wire", "engine", "net", "lan", "host", "linux", "live", "plugin", "ledger",
+            "lab",
+        ],
     ),
     (
         "daemon",
         &[
-            "base", "wire", "engine", "ledger", "net", "lan", "host", "live", "plugin", "lab",
-            "device", "router", "wave",
+            "base", "wire", "engine", "ledger", "net", "lan", "host", "linux", "live", "plugin",
+            "lab", "device", "router", "wave",
         ],
     ),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),
@@ -69,9 +74,10 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PYTHON: &str = "python";
 
 /// Crates that may read clocks, start threads and open files and sockets.
-const WORLDLY: &[&str] = &["live", "rtc", "guest", "device", "router", "cli", "daemon", "python"];
+const WORLDLY: &[&str] =
+    &["linux", "live", "rtc", "guest", "device", "router", "cli", "daemon", "python"];
 /// Crates that may hold `unsafe`.
-const UNSAFE: &[&str] = &["live"];
+const UNSAFE: &[&str] = &["linux"];
 
 const BANNED: &[&str] = &[
     "std::time::Instant",

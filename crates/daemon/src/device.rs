@@ -4,7 +4,7 @@ use crate::{Complaint, Report};
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::json::{from_json, to_json};
 use lastmeter_ledger::terminal::{Style, escaped, render};
-use lastmeter_live::control::{Control, ask};
+use lastmeter_linux::control::{Control, ask};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

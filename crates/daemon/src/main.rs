@@ -104,7 +104,7 @@ fn signals() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>, Complaint>
 }
 
 #[global_allocator]
-static HEAP: lastmeter_live::heap::HugePages = lastmeter_live::heap::HugePages;
+static HEAP: lastmeter_linux::heap::HugePages = lastmeter_linux::heap::HugePages;
 
 fn main() -> ExitCode {
     let Arguments { json, quick, command } = match Arguments::try_parse() {

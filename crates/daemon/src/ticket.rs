@@ -7,7 +7,7 @@ use lastmeter_device::display::server::geometry;
 use lastmeter_device::transfer::identity::{self, Key};
 use lastmeter_device::transfer::tickets::{COMMENT, LIFETIME_MAX, seconds};
 use lastmeter_device::transfer::{Config, Listening, present};
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use lastmeter_plugin::trust::{self, TEXT_LEN_MAX};
 use lastmeter_wire::rfb::Area;
 use lastmeter_wire::ticket::{From, KEY_LEN, Signed, Ticket, To, WORDS_MAX};

@@ -19,7 +19,7 @@
 use crate::keys;
 use crate::transfer::identity;
 use lastmeter_base::Time;
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::chain::{Chain, POLICIES_MAX};
 use lastmeter_plugin::host::{Host, MODULE_LEN_MAX};

@@ -5,7 +5,7 @@
 //! KEYS/trust.toml    what is revoked and pinned (optional)
 //! ```
 
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use lastmeter_plugin::trust::{KEYS_MAX, Rules, TEXT_LEN_MAX, Trust, claimed};
 use std::path::{Path, PathBuf};
 

@@ -6,8 +6,8 @@ use crate::vhost::front::Backend;
 use crate::vhost::message::Region;
 use lastmeter_base::Time;
 use lastmeter_host::adapter::description::Description;
-use lastmeter_live::port::{Counts, Port};
-use lastmeter_live::shared::Foreign;
+use lastmeter_linux::port::{Counts, Port};
+use lastmeter_linux::shared::Foreign;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{read, write};
 use std::io;
@@ -158,7 +158,7 @@ impl PortEnd {
     /// Takes the frames that have come.
     pub fn take(&mut self, frames: &mut Vec<Vec<u8>>) {
         let mut keep =
-            |arrival: lastmeter_live::port::Arrival<'_>| frames.push(arrival.parts.concat());
+            |arrival: lastmeter_linux::port::Arrival<'_>| frames.push(arrival.parts.concat());
         if self.port.receive(BATCH, &mut self.counts, &mut keep).is_err() {
             self.counts.failures += 1;
         }

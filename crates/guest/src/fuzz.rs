@@ -17,7 +17,7 @@ use crate::vhost::message::{HEADER, Header, Region, Request};
 use crate::vhost::session::{RINGS, Session};
 use lastmeter_base::{Duration, Time};
 use lastmeter_host::adapter::description::Description;
-use lastmeter_live::shared::Foreign;
+use lastmeter_linux::shared::Foreign;
 use lastmeter_wire::fuzz::Target;
 
 /// All targets.

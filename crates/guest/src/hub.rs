@@ -13,7 +13,7 @@ use crate::end::{GuestEnd, PortEnd};
 use crate::network::Cable;
 use lastmeter_base::{Duration, Time};
 use lastmeter_engine::Distribution;
-use lastmeter_live::clock::Epoch;
+use lastmeter_linux::clock::Epoch;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::setpriority_process;
 use rustix::time::{ClockId, clock_gettime};

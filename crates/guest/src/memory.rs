@@ -3,7 +3,7 @@
 //! The guest may change all of it at any time, so nothing is read twice and believed the first time.
 
 use crate::vhost::message::Region;
-use lastmeter_live::shared::Foreign;
+use lastmeter_linux::shared::Foreign;
 
 /// An address that the guest's memory does not have, or not in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

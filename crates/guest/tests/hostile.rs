@@ -15,7 +15,7 @@ use lastmeter_guest::vhost::message::{Addresses, Region, Request};
 use lastmeter_guest::vhost::session::{FEATURES, PROTOCOL_FEATURES};
 use lastmeter_guest::vhost::socket::Socket;
 use lastmeter_host::adapter::description::Description;
-use lastmeter_live::shared::Foreign;
+use lastmeter_linux::shared::Foreign;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::SealFlags;
 use rustix::io::{read, write};

@@ -18,7 +18,7 @@ use lastmeter_guest::vfio::message::{Access, Mapping, Request, Vectors};
 use lastmeter_guest::vfio::socket::{Message, Socket};
 use lastmeter_guest::vhost::message::Region;
 use lastmeter_host::adapter::description::Description;
-use lastmeter_live::shared::Foreign;
+use lastmeter_linux::shared::Foreign;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::SealFlags;
 use rustix::io::read;

@@ -1,7 +1,7 @@
 //! An agent: waits on a host for drivers of other hosts, and gives each that connects a session of its own.
 
-use crate::error::{Doing, Result, wrong};
 use lastmeter_engine::Control;
+use lastmeter_linux::{Doing, Result, wrong};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;
 use std::collections::VecDeque;

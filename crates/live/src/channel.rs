@@ -4,7 +4,7 @@
 //! | length, u32 little endian | JSON |
 //! ```
 
-use crate::error::Error;
+use lastmeter_linux::Error;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,

@@ -5,13 +5,13 @@
 //! experimental, and its interface counts them. Hostile frames look like those of real protocols until
 //! they are parsed. Stamped frames say which flow they are of and when they were sent; UDP datagrams reach a socket.
 
-use crate::clock::Epoch;
-use crate::cores;
-use crate::error::{Doing, Result};
-use crate::link::index_of;
-use crate::port::memory::Headers;
 use crate::site::INTERFACE;
-use crate::sys::set_words;
+use lastmeter_linux::clock::Epoch;
+use lastmeter_linux::cores;
+use lastmeter_linux::link::index_of;
+use lastmeter_linux::port::Headers;
+use lastmeter_linux::sys::set_words;
+use lastmeter_linux::{Doing, Result};
 use lastmeter_wire::internet::checksum::Sum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -109,7 +109,7 @@ pub struct Flooded {
 pub(crate) fn run(flood: &Flood) -> Result<Flooded> {
     cores::pin(flood.core)?;
     let what = "sending frames";
-    let fd = crate::sys::packet_socket(index_of(INTERFACE)?).doing(what)?;
+    let fd = lastmeter_linux::sys::packet_socket(index_of(INTERFACE)?).doing(what)?;
     set_words(fd.as_fd(), libc::SOL_PACKET, PACKET_QDISC_BYPASS, &[1]).doing(what)?;
     let template = frame(flood);
     let mut frames: Vec<Vec<u8>> = vec![template; BURST];

@@ -9,10 +9,10 @@
 //! namespaces and their interfaces. Privileges are tried in this order: an unprivileged user namespace,
 //! root, else plain loopback without namespaces; [`Isolation`] says which was used.
 
-use crate::error::{Doing, Error, Result};
-use crate::link::{self, Offloads};
 use crate::sample::{Prepared, Sampler};
 use crate::worker::{Request, Worker};
+use lastmeter_linux::link::{self, Offloads};
+use lastmeter_linux::{Doing, Error, Result};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ pub(crate) enum Enter {
 /// Shows this process the interfaces of its network namespace in `/sys`, by a mount that nobody else sees. Needs root.
 pub(crate) fn see_interfaces() -> Result<()> {
     let what = "seeing the interfaces";
-    crate::sys::unshare(UnshareFlags::NEWNS).doing(what)?;
+    lastmeter_linux::sys::unshare(UnshareFlags::NEWNS).doing(what)?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).doing(what)?;
     mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None).doing(what)
@@ -118,7 +118,7 @@ pub(crate) fn with_fewest_privileges<T>(
 }
 
 fn unshare(flags: UnshareFlags) -> Result<()> {
-    crate::sys::unshare(flags).doing(|| format!("making namespaces ({flags:?})"))
+    lastmeter_linux::sys::unshare(flags).doing(|| format!("making namespaces ({flags:?})"))
 }
 
 /// Two hosts, ready for transfers.

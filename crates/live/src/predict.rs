@@ -21,11 +21,11 @@
 //! full window: 24. Most settings use five or ten of them.
 
 use crate::calibrate::Calibration;
-use crate::cores;
-use crate::error::Result;
 use crate::reference::{self, Nearby};
 use crate::transfer::{CopyIn, Pause, Placement, Setting, Workload};
 use lastmeter_base::Bytes;
+use lastmeter_linux::Result;
+use lastmeter_linux::cores;
 use serde::{Deserialize, Serialize};
 
 /// Headers in a packet: IPv4 20, TCP 20, timestamp option 12.

@@ -9,11 +9,11 @@
 //! thread, no locks. A frame leaves when its delay is over, not before; the certificate is `late_max`,
 //! the greatest lateness of a frame.
 
-use crate::error::{Doing, Result};
-use crate::link::index_of;
-use crate::sys;
 use crate::worker::Request;
 use crate::{channel, namespace};
+use lastmeter_linux::link::index_of;
+use lastmeter_linux::sys;
+use lastmeter_linux::{Doing, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::{Deserialize, Serialize};

@@ -4,17 +4,19 @@
 //! open --> element for each host --> start (programs) --> clock --> (the graph runs) --> finish
 //! ```
 
-use crate::clock::{Epoch, WaitOptions, WallClock};
-use crate::error::{Doing, Result};
 use crate::flood::{Flood, Flooded};
-use crate::link;
 use crate::namespace::Isolation;
-use crate::port::{Arrivals, Arrived, Classes, Counts, Departure, Hosts, Line, Peer, Port};
-use crate::port::{PortElement, Shared};
 use crate::site::{self, HostOptions, Kind, Site};
-use crate::sys;
 use lastmeter_base::{Duration, NodeId, Time};
 use lastmeter_engine::{Control, Distribution};
+use lastmeter_linux::clock::{Epoch, WaitOptions, WallClock};
+use lastmeter_linux::link;
+use lastmeter_linux::port::{
+    Arrivals, Arrived, Classes, Counts, Departure, Hosts, Line, Peer, Port,
+};
+use lastmeter_linux::port::{PortElement, Shared};
+use lastmeter_linux::sys;
+use lastmeter_linux::{Doing, Result};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;

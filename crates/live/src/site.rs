@@ -13,14 +13,14 @@
 //! run's mark in their environment, and both the end of the run and the start of the next one
 //! ([`clean`]) kill those whose run is over.
 
-use crate::error::{Doing, Result};
-use crate::files::{private_folder, regular};
 use crate::flood::{Flood, Flooded};
-use crate::link::{self, Offloads};
 use crate::namespace::{Enter, Isolation, with_fewest_privileges};
-use crate::port::{Offload, Packet, Port, Tap, Xdp};
-use crate::sys;
 use crate::worker::{Reply, Request, Worker, reply};
+use lastmeter_linux::files::{private_folder, regular};
+use lastmeter_linux::link::{self, Offloads};
+use lastmeter_linux::port::{Offload, Packet, Port, Tap, Xdp};
+use lastmeter_linux::sys;
+use lastmeter_linux::{Doing, Result};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;

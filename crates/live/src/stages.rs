@@ -9,12 +9,12 @@
 //! mix stages with wake-ups. All variants therefore run on one core, without cross-core wake-ups, and the
 //! extra cost of two cores is a stage of its own.
 
-use crate::error::Result;
 use crate::namespace::Hosts;
 use crate::predict::work_of;
 use crate::sample::Class;
 use crate::transfer::{CopyIn, Measurement, Placement, Setting, Workload};
 use lastmeter_base::{Bytes, Duration};
+use lastmeter_linux::Result;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 

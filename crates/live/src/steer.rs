@@ -4,7 +4,7 @@
 //! stack, up to the socket, and is late for the next frame. With RPS the kernel queues the frame for
 //! another core instead. Source: the kernel's `Documentation/networking/scaling.rst`, RPS.
 
-use crate::error::{Doing, Result};
+use lastmeter_linux::{Doing, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
 use std::os::fd::AsFd;

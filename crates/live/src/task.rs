@@ -12,9 +12,9 @@
 //! [`enter_if_asked`](crate::worker::enter_if_asked), and by its name; this crate knows none of them.
 
 use crate::channel;
-use crate::error::{Doing, Error, Result};
 use crate::site::Site;
 use crate::worker::{Reply, Request, reply};
+use lastmeter_linux::{Doing, Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;

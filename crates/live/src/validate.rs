@@ -1,12 +1,12 @@
 //! Predictions compared with measurements: ten settings to which no constant was fitted.
 
 use crate::calibrate::Calibration;
-use crate::error::Result;
 use crate::namespace::Hosts;
 use crate::predict::predict;
 use crate::statistics::Spread;
 use crate::transfer::{Placement, Setting};
 use lastmeter_base::{Bytes, Duration};
+use lastmeter_linux::Result;
 use serde::{Deserialize, Serialize};
 
 /// Measured time of each run.

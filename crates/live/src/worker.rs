@@ -4,12 +4,12 @@
 //! started it, so it cannot outlive the measurement, however that ends.
 
 use crate::channel;
-use crate::error::{Doing, Error, Result};
-use crate::link::{self, Offloads};
 use crate::namespace::{self, Enter};
 use crate::relay;
 use crate::task::{self, Entry};
 use crate::transfer::{receiver, sender};
+use lastmeter_linux::link::{self, Offloads};
+use lastmeter_linux::{Doing, Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ pub(crate) enum Request {
     /// Measure memory and kernel.
     Calibrate,
     /// Create a TAP interface and hand over its descriptor.
-    Tap { name: String, offload: crate::port::Offload },
+    Tap { name: String, offload: lastmeter_linux::port::Offload },
     /// Open a packet socket on an interface and hand over its descriptor.
     PacketSocket { interface: String },
     /// Redirect an interface's frames to an AF_XDP socket, and hand over the link that keeps the program
@@ -178,7 +178,7 @@ fn serve(parent: &str, tasks: &[Entry]) -> Result<()> {
         return Ok(());
     }
     take_priority();
-    let socket = crate::sys::standard_input_socket().doing("taking the socket")?;
+    let socket = lastmeter_linux::sys::standard_input_socket().doing("taking the socket")?;
     let mut socket = UnixStream::from(socket);
     while let Some(request) = channel::receive(&mut socket).doing("listening")? {
         let reply = match handle(request, &mut socket, tasks) {
@@ -234,18 +234,19 @@ fn handle(request: Request, socket: &mut UnixStream, tasks: &[Entry]) -> Result<
             return task::run(tasks, &name, job, socket).map(Reply::Report);
         }
         Request::Tap { name, offload } => {
-            let fd = crate::port::Tap::open(&name, offload).doing(|| format!("making {name}"))?;
+            let fd = lastmeter_linux::port::Tap::open(&name, offload)
+                .doing(|| format!("making {name}"))?;
             return hand_over(socket, &fd);
         }
         Request::PacketSocket { interface } => {
             let index = link::index_of(&interface)?;
             let what = || format!("opening a packet socket on {interface}");
-            return hand_over(socket, &crate::port::Packet::open(index).doing(what)?);
+            return hand_over(socket, &lastmeter_linux::port::Packet::open(index).doing(what)?);
         }
         Request::XdpLink { interface } => {
             let index = link::index_of(&interface)?;
             let what = || format!("redirecting the frames of {interface} to AF_XDP");
-            let (fd, link) = crate::port::Xdp::open(index).doing(what)?;
+            let (fd, link) = lastmeter_linux::port::Xdp::open(index).doing(what)?;
             let reply = hand_over(socket, &link)?;
             channel::send(socket, &reply).doing(what)?;
             // The socket comes with the next request.
@@ -287,7 +288,7 @@ fn handle(request: Request, socket: &mut UnixStream, tasks: &[Entry]) -> Result<
         }
         Request::Calibrate => return crate::calibrate::in_worker().map(Reply::Calibrated),
         Request::Spin { core } => {
-            crate::cores::pin(core)?;
+            lastmeter_linux::cores::pin(core)?;
             channel::send(socket, &Reply::Done).doing("telling the parent")?;
             loop {
                 std::hint::spin_loop();

@@ -121,7 +121,7 @@ fn small_send_buffer() {
 }
 
 fn shared_cpu() {
-    if lastmeter_live::cores::allowed().unwrap().len() < 2 {
+    if lastmeter_linux::cores::allowed().unwrap().len() < 2 {
         println!("SKIP: needs two cores");
         return;
     }

@@ -5,7 +5,7 @@ use crate::datagram::{CONTENT_LEN_MAX, Key, MESSAGE_LEN_MAX};
 use crate::network::{self, Seen};
 use crate::{QUEUES_MAX, handler};
 use lastmeter_base::{Bytes, Duration, Time};
-use lastmeter_live::{Doing, Result, wrong};
+use lastmeter_linux::{Doing, Result, wrong};
 use lastmeter_transport::channel::admission::{Method, route::Admission};
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::manager::{Manager, Times};

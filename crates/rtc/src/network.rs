@@ -115,7 +115,7 @@ fn receive(
     for _ in 0..BATCH {
         let Ok((len, sender)) = socket.recv_from(buffer) else { return (arrived, false) };
         let epoch = shared.settings.epoch;
-        let at = lastmeter_live::stamp(socket.as_fd())
+        let at = lastmeter_linux::sys::stamp(socket.as_fd())
             .map_or_else(|| epoch.now(), |at| epoch.stamped(at));
         let datagram = Datagram::parse(&buffer[..len], shared.settings.key.as_ref());
         let ends = |datagram: &Datagram| match datagram {

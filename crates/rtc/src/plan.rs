@@ -2,7 +2,7 @@
 
 use crate::datagram::{CONTENT_LEN_MAX, MESSAGE_LEN_MAX};
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
-use lastmeter_live::{Result, wrong};
+use lastmeter_linux::{Result, wrong};
 use lastmeter_transport::channel::admission::Method;
 use lastmeter_transport::channel::contract::{Contract, Link};
 use lastmeter_transport::channel::message::Node as NodeId;

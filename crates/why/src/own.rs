@@ -423,7 +423,7 @@ pub(super) fn sentence(note: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lastmeter_live::counters::CounterChange;
+    use lastmeter_linux::counters::CounterChange;
     use lastmeter_live::statistics::Spread;
     use lastmeter_live::transfer::{Activity, Goodput, Setting, TcpChange, Thread};
 

@@ -6,7 +6,7 @@
 use super::change::Change;
 use super::what_if::{gain, metric_of};
 use lastmeter_base::Duration;
-use lastmeter_live::Result;
+use lastmeter_linux::Result;
 use lastmeter_live::namespace::{Hosts, Isolation};
 use lastmeter_live::statistics::Spread;
 use lastmeter_live::transfer::{Measurement, Setting};

@@ -6,7 +6,7 @@
 use super::change::Change;
 use super::trial::{Trial, Trials};
 use lastmeter_ledger::{WhatIf, figures};
-use lastmeter_live::Result;
+use lastmeter_linux::Result;
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_live::predict::{Prediction, predict};
 use lastmeter_live::transfer::{Measurement, Setting, Workload};

@@ -5,8 +5,8 @@
 
 use super::{Measurement, Setting, engine};
 use crate::Complaint;
+use lastmeter_linux::load;
 use lastmeter_live::exchange::{Closes, Exchanged};
-use lastmeter_live::load;
 use lastmeter_live::namespace::{Hosts, Isolation};
 use std::time::Duration;
 

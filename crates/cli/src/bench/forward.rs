@@ -18,11 +18,11 @@
 use super::Measurement;
 use super::failover::{self, Homed};
 use crate::{Common, Complaint, Ended, output};
+use lastmeter_linux::{Doing, load, wrong};
 use lastmeter_live::namespace::Isolation;
 use lastmeter_live::sample::{Class, Counts, Prepared, Sampler, Share};
 use lastmeter_live::site::Site;
 use lastmeter_live::task::{Entry, Parent, Task};
-use lastmeter_live::{Doing, load, wrong};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ impl Task for Sending {
     type Word = ();
     type Report = Sent;
 
-    fn run(job: &Job, parent: &mut Parent<'_>) -> lastmeter_live::Result<Sent> {
+    fn run(job: &Job, parent: &mut Parent<'_>) -> lastmeter_linux::Result<Sent> {
         failover::ip(&format!("route replace {}/32 via {}\n", job.to, job.via))?;
         let sampler =
             Prepared::new().and_then(|prepared| Sampler::open(prepared, &[std::process::id()]));
@@ -107,7 +107,7 @@ pub(crate) const TASK: Entry = Entry::of::<Sending>();
 
 /// Has packets forwarded for so long; how many arrived at the sink's interface is not asked, as the softirqs that take
 /// them there are the ones that are sampled.
-fn measure(lasts: Duration) -> lastmeter_live::Result<Sent> {
+fn measure(lasts: Duration) -> lastmeter_linux::Result<Sent> {
     let names = ["source", "router", "sink"].map(str::to_owned);
     // Only root's namespaces may sample the kernel.
     let mut site = Site::apart_as(&names, Isolation::Root).or_else(|_| Site::apart(&names))?;

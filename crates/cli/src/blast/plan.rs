@@ -58,7 +58,7 @@ use lastmeter_lab::document::{
 };
 use lastmeter_lab::experiment::elements;
 use lastmeter_lab::library::Library;
-use lastmeter_live::Error;
+use lastmeter_linux::Error;
 use lastmeter_live::blast::traffic::{Format, Pace, Pattern, Sizes, Traffic};
 use lastmeter_live::blast::{At, Flow, Host, Plan, TOKEN_LEN_MAX, check_token};
 use std::io::Read;

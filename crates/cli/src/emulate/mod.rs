@@ -27,14 +27,14 @@ use lastmeter_lab::explain::{Decides, once};
 use lastmeter_lab::library::Library;
 use lastmeter_lab::run::{Failure, closing};
 use lastmeter_ledger::{Confidence, Ledger, Verdict};
-use lastmeter_live::clock::WaitOptions;
+use lastmeter_linux::clock::WaitOptions;
+use lastmeter_linux::port::Classes;
 use lastmeter_live::flood::Flood;
-use lastmeter_live::port::Classes;
 use lastmeter_live::session::{End, Measured, Program, Session};
 use lastmeter_live::site::{HostOptions, Kind};
 use std::sync::Arc;
 
-fn refused(error: lastmeter_live::Error) -> Failure {
+fn refused(error: lastmeter_linux::Error) -> Failure {
     Failure::Live(Box::new(error))
 }
 
@@ -116,7 +116,7 @@ pub fn run(
     let mut session = Session::open(session).map_err(refused)?;
     let mut ends = |LiveEnd { index, node, peers }: LiveEnd| -> Box<dyn Element> {
         let peers = peers.into_iter();
-        let peers = peers.map(|Peer { node, path }| lastmeter_live::port::Peer { node, path });
+        let peers = peers.map(|Peer { node, path }| lastmeter_linux::port::Peer { node, path });
         let classes = Classes::new(&hosts[index].codes);
         Box::new(session.element(index, node, peers.collect(), classes))
     };
@@ -218,7 +218,7 @@ fn programs(hosts: &[LiveHost], started: &[Started]) -> Result<Vec<Program>, Fai
 
 /// The machine's name in ledgers.
 pub(crate) fn machine() -> String {
-    let cores = lastmeter_live::cores::allowed().map_or(0, |cores| cores.len());
+    let cores = lastmeter_linux::cores::allowed().map_or(0, |cores| cores.len());
     format!("this machine, {cores} cores")
 }
 

@@ -16,7 +16,7 @@ use lastmeter_lab::build::{Changes, LiveEnd, build_between};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::Builtin;
 use lastmeter_lab::run::Failure;
-use lastmeter_live::port::{Arrived, Departure};
+use lastmeter_linux::port::{Arrived, Departure};
 use lastmeter_live::session::Measured;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -27,8 +27,8 @@ use lastmeter_lab::document::Override;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::device;
 use lastmeter_ledger::{self as report, Ledger, Provenance, Source};
-use lastmeter_live::clock::Precedence;
-use lastmeter_live::port::{Counts, Offload, Port};
+use lastmeter_linux::clock::Precedence;
+use lastmeter_linux::port::{Counts, Offload, Port};
 use lastmeter_live::session::{LineReport, Measured};
 use lastmeter_live::site::{HostOptions, Kind, Site};
 use std::net::Ipv4Addr;
@@ -326,7 +326,7 @@ fn peers(
     if !given {
         lines.push(SERVER.map(str::to_owned).to_vec());
     }
-    let cores = lastmeter_live::clock::WaitOptions::SLEEPING.others();
+    let cores = lastmeter_linux::clock::WaitOptions::SLEEPING.others();
     let cores = cores.map_err(|error| Complaint(error.to_string()))?;
     let mut started = Vec::new();
     for words in lines {

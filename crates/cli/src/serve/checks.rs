@@ -28,7 +28,7 @@ pub(super) fn work() -> Result<Ended, Complaint> {
     // Each character of a text takes at most six in JSON; the rest are names.
     BufReader::new(std::io::stdin()).take(8 * TEXT_MAX as u64).read_to_string(&mut text)?;
     let job: CheckJob = serde_json::from_str(&text)?;
-    lastmeter_live::memory::limit(job.memory)?;
+    lastmeter_linux::memory::limit(job.memory)?;
     output::print(&check(&job).to_string());
     Ok(Ended::Done)
 }

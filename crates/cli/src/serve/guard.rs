@@ -2,7 +2,7 @@
 
 use hyper::header::{CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::{Method, Request};
-use lastmeter_live::token::same;
+use lastmeter_linux::token::same;
 use std::net::{IpAddr, SocketAddr};
 
 /// Why a request is refused.
@@ -138,7 +138,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lastmeter_live::token;
+    use lastmeter_linux::token;
 
     fn request(method: &str, headers: &[(&str, &str)]) -> Request<()> {
         let mut request = Request::builder().method(method).uri("/");

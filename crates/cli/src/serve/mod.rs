@@ -97,11 +97,11 @@ pub(crate) fn serve(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         let words = "--no-token: whoever reaches an address that is not loopback needs a token";
         return Err(Complaint(words.to_owned()));
     }
-    let other = if near { accounts::other(lastmeter_live::files::user()) } else { None };
+    let other = if near { accounts::other(lastmeter_linux::files::user()) } else { None };
     let asks = !near || arguments.token || (other.is_some() && !arguments.no_token);
     let at_once = usize::from(arguments.at_once);
     let memory = memory(arguments.memory.as_deref(), at_once)?;
-    let token = if asks { Some(lastmeter_live::token::random()?) } else { None };
+    let token = if asks { Some(lastmeter_linux::token::random()?) } else { None };
     let listener = TcpListener::bind(arguments.listen).map_err(|error| {
         let hint = "--listen 127.0.0.1:0 picks any free port";
         Complaint(format!("cannot listen on {}: {error}; {hint}", arguments.listen))
@@ -153,7 +153,7 @@ fn memory(asked: Option<&str>, at_once: usize) -> Result<Bytes, Complaint> {
         Some(text) => {
             Bytes::parse(text).map_err(|error| Complaint(format!("--memory: {error}")))?.0
         }
-        None => lastmeter_live::memory::total()? / 2,
+        None => lastmeter_linux::memory::total()? / 2,
     };
     match all / at_once as u64 {
         share if share < LEAST && asked.is_some() => Err(Complaint(format!(

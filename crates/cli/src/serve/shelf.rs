@@ -5,7 +5,7 @@ use super::route::Named;
 use super::site::Fault;
 use hyper::StatusCode;
 use lastmeter_lab::library;
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;

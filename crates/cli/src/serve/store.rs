@@ -4,7 +4,7 @@ use super::events::Figures;
 use super::work::COURSE;
 use crate::{Complaint, results};
 use lastmeter_ledger::{Ledger, json};
-use lastmeter_live::{files, token};
+use lastmeter_linux::{files, token};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, DirBuilder, File, TryLockError};

@@ -31,7 +31,7 @@ pub(super) fn work(common: &Common) -> Result<Ended, Complaint> {
     // Each character of a text takes at most six in JSON; the rest are names.
     input.by_ref().take(8 * TEXT_MAX as u64).read_line(&mut line)?;
     let job: Job = serde_json::from_str(&line)?;
-    lastmeter_live::memory::limit(job.memory)?;
+    lastmeter_linux::memory::limit(job.memory)?;
     let watching: Arc<OnceLock<Arc<Watch>>> = Arc::default();
     let sampler = Arc::new(Sampler::new(watching.clone()));
     let follower = sampler.clone();

@@ -120,7 +120,7 @@ impl Transfer {
             Work::Request => (Workload::RequestResponse, Bytes(64)),
             Work::Small => (Workload::SmallMessages, Bytes(256)),
         };
-        let several = lastmeter_live::cores::allowed()?.len() > 1;
+        let several = lastmeter_linux::cores::allowed()?.len() > 1;
         let same = self.same_core || (!several && !self.other_core);
         let setting = Setting {
             workload,

@@ -6,7 +6,7 @@ use super::remote::Far;
 use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_ledger as report;
 use lastmeter_ledger::Ledger;
-use lastmeter_live::load;
+use lastmeter_linux::load;
 use lastmeter_live::observe::{self, Observation, Reports, Watch};
 use lastmeter_live::remote::Seen;
 use lastmeter_live::sample::{Prepared, Sampled, Sampler};

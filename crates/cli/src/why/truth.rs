@@ -1,7 +1,7 @@
 //! `lastmeter why --truth`: bottlenecks made on purpose, and whether the verdicts name them.
 
 use crate::{Common, Complaint, Ended, output};
-use lastmeter_live::Error;
+use lastmeter_linux::Error;
 use lastmeter_why::truth::{self, CASES, Case, SEVERITIES, Score};
 
 pub(super) fn truth(

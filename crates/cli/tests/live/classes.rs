@@ -3,7 +3,7 @@
 
 use super::{go, in_time, is_installed, options, parse, shell};
 use lastmeter::emulate::{Options, Report};
-use lastmeter_live::port::Offload;
+use lastmeter_linux::port::Offload;
 use lastmeter_live::site::Kind;
 use rustix::net::sockopt;
 use std::net::UdpSocket;

@@ -5,7 +5,7 @@ use super::{flood, go, in_time, is_installed, options, parse, shell};
 use lastmeter::emulate::Options;
 use lastmeter_ledger::Ledger;
 use lastmeter_ledger::layers::{Function, Layer, by_function, chain, layers};
-use lastmeter_live::port::Offload;
+use lastmeter_linux::port::Offload;
 use lastmeter_live::site::Kind;
 use std::process::Command;
 

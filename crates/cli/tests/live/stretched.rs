@@ -3,8 +3,8 @@
 use crate::attempts::in_time;
 use crate::{EXPERIMENT, go, is_installed, options, parse, shell};
 use lastmeter::emulate::{Options, Report};
-use lastmeter_live::clock::WaitOptions;
-use lastmeter_live::port::Offload;
+use lastmeter_linux::clock::WaitOptions;
+use lastmeter_linux::port::Offload;
 use lastmeter_live::site::Kind;
 use std::time::Instant;
 

@@ -6,7 +6,7 @@ use crate::Complaint;
 use crate::measured::line;
 use lastmeter_ledger::html::curves;
 use lastmeter_ledger::plots::{Plot, Series};
-use lastmeter_live::quota::Quota;
+use lastmeter_linux::quota::Quota;
 use lastmeter_wire::camera::Command as Asked;
 use serde_json::Value;
 use std::io::Read;

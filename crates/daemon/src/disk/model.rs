@@ -12,7 +12,7 @@ use crate::Complaint;
 use lastmeter_base::{Bytes, Duration, Quantity, Rate, Time};
 use lastmeter_device::disk::timing::{Access, Timing};
 use lastmeter_host::disk::{Disk, Geometry, Options, SECTOR, Seek};
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use serde::Deserialize;
 use std::path::Path;
 

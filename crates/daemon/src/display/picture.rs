@@ -1,7 +1,7 @@
 //! Pictures in files: PNG is read and written, JPEG is sent as it is.
 
 use crate::Complaint;
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use lastmeter_wire::framebuffer::{DATA_MAX, Operation};
 use std::path::Path;
 

@@ -65,7 +65,7 @@ fn kind(name: &str) -> Result<Kind, String> {
 
 /// Reads a file of at most so many bytes.
 fn read(path: &Path, most: usize) -> Result<Vec<u8>, Complaint> {
-    Ok(lastmeter_live::files::read(path, most)?)
+    Ok(lastmeter_linux::files::read(path, most)?)
 }
 
 fn read_text(path: &Path, most: usize) -> Result<String, Complaint> {

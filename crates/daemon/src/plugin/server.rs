@@ -4,7 +4,7 @@
 //! for.
 
 use crate::{Complaint, Report, print};
-use lastmeter_live::files::read_regular;
+use lastmeter_linux::files::read_regular;
 use lastmeter_plugin::host::MODULE_LEN_MAX;
 use lastmeter_plugin::index::{INDEX_LEN_MAX, Version, is_name, path};
 use lastmeter_wire::camera::text::{HEAD_MAX, Item, parse};

@@ -11,7 +11,7 @@ mod twin;
 use crate::sandbox::Ticking;
 use crate::{Complaint, Report};
 use lastmeter_lab::library::Builtin;
-use lastmeter_live::control::{self, Control as Socket};
+use lastmeter_linux::control::{self, Control as Socket};
 use lastmeter_plugin::host::Limits;
 use lastmeter_router::Start;
 use lastmeter_router::config::Config;

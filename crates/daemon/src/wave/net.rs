@@ -13,7 +13,7 @@ use crate::Complaint;
 use lastmeter_base::kind::Nested;
 use lastmeter_base::{Bytes, Rate};
 use lastmeter_lab::experiment::{Experiment, Network};
-use lastmeter_live::control;
+use lastmeter_linux::control;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;

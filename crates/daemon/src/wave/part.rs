@@ -165,7 +165,7 @@ pub(super) fn start_of(folder: &Path) -> PathBuf {
 pub(crate) fn part(arguments: &Part) -> Result<crate::Report, Complaint> {
     let Part { plan, host } = arguments;
     let folder = plan.parent().unwrap_or(Path::new("."));
-    let plan: Plan = serde_json::from_slice(&lastmeter_live::files::read(plan, PLAN_LEN_MAX)?)?;
+    let plan: Plan = serde_json::from_slice(&lastmeter_linux::files::read(plan, PLAN_LEN_MAX)?)?;
     let mut log = Log::default();
     let received = plan.flows.iter().filter(|flow| flow.to == *host);
     let (videos, cross): (Vec<&Flow>, Vec<&Flow>) = received.partition(|flow| flow.is_video());

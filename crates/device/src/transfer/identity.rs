@@ -100,7 +100,7 @@ impl Identity {
             let written = file.and_then(|mut file| file.write_all(&made).and(file.sync_all()));
             written.map_err(|error| place(&error))?;
         }
-        let pkcs8 = lastmeter_live::files::read(path, FILE_MAX)?;
+        let pkcs8 = lastmeter_linux::files::read(path, FILE_MAX)?;
         Identity::new(&pkcs8).map_err(|why| place(&why))
     }
     /// What a server needs: whoever connects proves a key, whichever it is.

@@ -7,7 +7,7 @@
 //! Identifiers of used tickets are in a file, so that a ticket is used up across restarts, too.
 
 use super::identity::Key;
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use lastmeter_plugin::trust::Trust;
 use lastmeter_wire::ticket::{ID_LEN, Signed, Ticket};
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use crate::hub::{End, Hub, Running};
 use crate::kit::Network;
 use lastmeter_base::Duration;
 use lastmeter_host::adapter::description::Description;
-use lastmeter_live::port::{Arrival, Counts, Port};
+use lastmeter_linux::port::{Arrival, Counts, Port};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -15,7 +15,7 @@ use crate::registers::Registers;
 use crate::socket::FDS_MAX;
 use crate::vhost::message::Region;
 use lastmeter_base::Time;
-use lastmeter_live::shared::Foreign;
+use lastmeter_linux::shared::Foreign;
 use std::fmt;
 
 /// Most ranges of memory; a guest of QEMU has about 20.

@@ -13,7 +13,7 @@ use crate::device::{Device, HeaderFormat, RECEIVE, TRANSMIT};
 use crate::memory::Memory;
 use crate::ring::{Place, Ring};
 use lastmeter_base::Time;
-use lastmeter_live::shared::Foreign;
+use lastmeter_linux::shared::Foreign;
 use std::fmt;
 
 /// Rings of an adapter: [`RECEIVE`] and [`TRANSMIT`].

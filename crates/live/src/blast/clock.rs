@@ -15,7 +15,7 @@ pub(super) fn identity() -> String {
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
     match boot.trim() {
         // A clock without identity is shared with no other host.
-        "" => crate::token::random().unwrap_or_default(),
+        "" => lastmeter_linux::token::random().unwrap_or_default(),
         boot => format!("{boot} {}", namespace.display()),
     }
 }

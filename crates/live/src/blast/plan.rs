@@ -2,8 +2,8 @@
 
 use super::traffic::{STORED_MAX, Traffic};
 use super::{DRAIN_MAX, FLOWS_MAX, HOSTS_MAX};
-use crate::error::{Result, wrong};
 use lastmeter_base::Duration;
+use lastmeter_linux::{Result, wrong};
 use std::fmt;
 use std::net::IpAddr;
 

@@ -10,8 +10,8 @@ use super::sink::Sink;
 use super::source::Source;
 use super::{DRAIN_MAX, FLOWS_MAX, RUN_MAX};
 use crate::agent::{Agent, Slot};
-use crate::token::same;
 use lastmeter_engine::Control;
+use lastmeter_linux::token::same;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -82,7 +82,11 @@ impl Drop for End<'_> {
 ///
 /// # Errors
 /// When the agent can no longer wait for drivers.
-pub fn serve(agent: &Agent, control: &Control, tell: &(dyn Fn(&str) + Sync)) -> crate::Result<()> {
+pub fn serve(
+    agent: &Agent,
+    control: &Control,
+    tell: &(dyn Fn(&str) + Sync),
+) -> lastmeter_linux::Result<()> {
     agent.serve_each(control, tell, &|stream, token, slot| serve_one(stream, token, slot, control))
 }
 

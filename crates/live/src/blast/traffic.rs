@@ -1,8 +1,8 @@
 //! What a flow sends: sizes, pace, pattern, format; and the resulting schedule of departures.
 
-use crate::error::{Result, wrong};
 use crate::text::Exact;
 use lastmeter_base::{Bytes, Draw, Duration, Quantity, Rate, Stream};
+use lastmeter_linux::{Result, wrong};
 use lastmeter_wire::aal::aal5;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,9 +1,9 @@
 //! One measured constant of a host, and its form in a profile: text with a unit.
 
-use crate::error::{Error, Result};
 use crate::reference::Reference;
 use crate::statistics::Spread;
 use lastmeter_base::{Bytes, Duration, PerByte, Quantity, Rate};
+use lastmeter_linux::{Error, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A value with its unit.
@@ -147,7 +147,7 @@ impl Host {
     pub fn here(others: f64, isolation: crate::namespace::Isolation) -> Result<Host> {
         Ok(Host {
             model: super::cpu_model()?,
-            cores: crate::cores::allowed()?.len() as u32,
+            cores: lastmeter_linux::cores::allowed()?.len() as u32,
             kernel: crate::transfer::kernel()?,
             date: crate::transfer::date(),
             others: (others * 100.0).round() / 100.0,
@@ -160,7 +160,7 @@ impl Host {
     /// # Errors
     /// When the machine does not identify itself.
     pub fn is_here(&self) -> Result<bool> {
-        let cores = crate::cores::allowed()?.len() as u32;
+        let cores = lastmeter_linux::cores::allowed()?.len() as u32;
         Ok(self.model == super::cpu_model()?
             && self.cores == cores
             && self.kernel == crate::transfer::kernel()?)

@@ -1,10 +1,10 @@
 //! Memory: copying and reading at the size of each cache, the Internet checksum, a page fault.
 
 use super::constant::Constant;
-use crate::error::{Doing, Result};
 use crate::statistics::Spread;
-use crate::sys::touch_fresh_pages;
 use lastmeter_base::bench::{internet_checksum, sum_words};
+use lastmeter_linux::sys::touch_fresh_pages;
+use lastmeter_linux::{Doing, Result};
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -11,11 +11,11 @@ pub(crate) mod system;
 
 pub use constant::{Calibration, Constant, Host, Value};
 
-use crate::cores;
-use crate::error::{Doing, Result};
 use crate::namespace::Hosts;
 use crate::transfer::Placement;
 use crate::worker::{Reply, Request, Worker, reply};
+use lastmeter_linux::cores;
+use lastmeter_linux::{Doing, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};

@@ -6,9 +6,9 @@
 //! Rows: A-38.
 
 use super::constant::{Constant, Value};
-use crate::error::{Doing, Error, Result};
 use crate::statistics::Spread;
 use crate::transfer::meter::now;
+use lastmeter_linux::{Doing, Error, Result};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::thread;
@@ -49,7 +49,7 @@ fn switches() -> u64 {
 /// Receives on `core`; `polls` if it never sleeps.
 fn receive(socket: &UdpSocket, core: usize, polls: bool) -> Result<Noticed> {
     let what = "receiving datagrams";
-    crate::cores::pin(Some(core))?;
+    lastmeter_linux::cores::pin(Some(core))?;
     socket.set_nonblocking(polls).doing(what)?;
     socket.set_read_timeout(Some(PATIENCE)).doing(what)?;
     let (mut latencies, mut buffer) = (Vec::with_capacity(DATAGRAMS), [0; LEN]);

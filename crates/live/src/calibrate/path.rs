@@ -14,7 +14,6 @@
 //! [`crate::reference`]. None of the reference settings is used for validation.
 
 use super::constant::{Calibration, Constant, Value};
-use crate::error::Result;
 use crate::namespace::Hosts;
 use crate::predict::{self, placement_name, predict};
 use crate::reference::{self, Point, Reference};
@@ -23,6 +22,7 @@ use crate::stages::{COPY_IN, COPY_OUT};
 use crate::statistics::Spread;
 use crate::transfer::{CopyIn, Measurement, Placement, Setting, Workload};
 use lastmeter_base::{Bytes, Duration};
+use lastmeter_linux::Result;
 use std::time::Instant;
 
 /// Measured time of one reference transfer: windows of 4 ms.

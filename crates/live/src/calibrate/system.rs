@@ -1,10 +1,10 @@
 //! The kernel's own times: system call, context switch, wake-up, timer, socket calls.
 
 use super::constant::{Constant, Value};
-use crate::cores::{allowed, pinned};
-use crate::error::{Doing, Error, Result};
 use crate::statistics::Spread;
 use crate::transfer::meter::now;
+use lastmeter_linux::cores::{allowed, pinned};
+use lastmeter_linux::{Doing, Error, Result};
 use rustix::pipe::pipe;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -71,7 +71,7 @@ fn ping_pong(core: usize) -> Result<Spread> {
     // A pipe's buffer has room for a byte, so neither blocks.
     let calls = trips(&there_out);
     let echo = move || -> Result<()> {
-        crate::cores::pin(Some(core))?;
+        lastmeter_linux::cores::pin(Some(core))?;
         while rustix::io::read(&there_out, &mut [0]).is_ok_and(|n| n > 0) {
             let _ = rustix::io::write(&back_in, &[1]);
         }
@@ -102,7 +102,7 @@ fn wake_up(core: usize) -> Result<Spread> {
     let mut latencies = Vec::with_capacity(WAKES);
     thread::scope(|scope| -> Result<()> {
         let reader = scope.spawn(|| -> Result<()> {
-            crate::cores::pin(Some(core))?;
+            lastmeter_linux::cores::pin(Some(core))?;
             let out = out;
             while rustix::io::read(&out, &mut [0]).is_ok_and(|n| n > 0) {
                 woken.store(now().to_bits(), Ordering::Release);

@@ -2,10 +2,10 @@
 
 use super::Exchanged;
 use crate::channel;
-use crate::error::{Doing, Error, Result};
 use crate::flood::nanoseconds;
-use crate::sys;
 use crate::worker::Reply;
+use lastmeter_linux::sys;
+use lastmeter_linux::{Doing, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

@@ -16,9 +16,9 @@ mod http;
 
 pub use http::Closes;
 
-use crate::error::Result;
 use crate::namespace::Hosts;
 use crate::worker::{Reply, Request, reply};
+use lastmeter_linux::Result;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;

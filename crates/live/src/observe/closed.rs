@@ -7,8 +7,8 @@
 
 use super::diag::{self, Connection};
 use super::tally;
-use crate::error::Result;
-use crate::netlink::Netlink;
+use lastmeter_linux::Result;
+use lastmeter_linux::netlink::Netlink;
 use rustix::net::netlink as protocols;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

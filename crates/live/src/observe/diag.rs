@@ -1,9 +1,9 @@
 //! The kernel's socket diagnostics: every TCP connection of this network namespace with its
 //! `TCP_INFO`. Formats: `linux/inet_diag.h`, sock_diag(7).
 
-use crate::error::{Doing, Result};
-use crate::netlink::{Message, Netlink};
-use crate::tcp_info::TcpInfo;
+use lastmeter_linux::netlink::{Message, Netlink};
+use lastmeter_linux::tcp_info::TcpInfo;
+use lastmeter_linux::{Doing, Result};
 use lastmeter_wire::netlink::attributes;
 use rustix::net::netlink as protocols;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};

@@ -9,7 +9,7 @@ use super::diag::Diagnostics;
 use super::tally::Connection;
 use super::{Follower, KEPT_MAX, NAMESPACES_MAX, Observation, SEARCH_EVERY, look_until, looks};
 use super::{now, processes};
-use crate::error::Result;
+use lastmeter_linux::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 

@@ -5,8 +5,8 @@
 //! process; nothing of the program is stopped or changed but the option.
 
 use super::processes;
-use crate::error::{Doing, Result};
-use crate::sys;
+use lastmeter_linux::sys;
+use lastmeter_linux::{Doing, Result};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;

@@ -25,12 +25,12 @@ pub use pipes::Stage;
 pub use timeline::{Interval, Timeline};
 pub use witness::Witnesses;
 
-use crate::error::{Doing, Result};
 use crate::sample::Sampler;
-use crate::tcp_info::TcpInfo;
 use crate::transfer::meter::{SchedulerClock, now};
 use closed::Closings;
 use diag::Diagnostics;
+use lastmeter_linux::tcp_info::TcpInfo;
+use lastmeter_linux::{Doing, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
@@ -222,7 +222,7 @@ pub fn interrupt(pid: u32) {
 /// When it does not identify itself.
 pub fn host() -> Result<String> {
     let model = crate::calibrate::cpu_model()?;
-    let cores = crate::cores::allowed()?.len();
+    let cores = lastmeter_linux::cores::allowed()?.len();
     Ok(format!("{model}, {cores} cores, Linux {}", crate::transfer::kernel()?))
 }
 

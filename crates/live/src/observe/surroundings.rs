@@ -4,8 +4,8 @@
 //! Sources: `/proc/PID/net/snmp`, `netstat`, `dev`; `/proc/net/softnet_stat`; `/proc/stat`;
 //! `/proc/pressure/cpu`; queueing disciplines over netlink (`linux/rtnetlink.h`, `linux/gen_stats.h`).
 
-use crate::error::Result;
-use crate::netlink::{Message, Netlink};
+use lastmeter_linux::Result;
+use lastmeter_linux::netlink::{Message, Netlink};
 use lastmeter_wire::netlink::attributes;
 use std::fs;
 

@@ -4,7 +4,7 @@ use super::diag::Connection as Seen;
 use super::processes::{State, ThreadLook};
 use super::timeline::History;
 use super::{Mark, Observed};
-use crate::tcp_info::TcpInfo;
+use lastmeter_linux::tcp_info::TcpInfo;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 

@@ -7,7 +7,7 @@ use super::processes::State;
 use super::surroundings::{MachineChange, Network};
 use super::tally::{Connection, Looks, Thread};
 use super::{EVERY, KEPT_MAX};
-use crate::tcp_info::TcpInfo;
+use lastmeter_linux::tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,8 +1,8 @@
 //! Settings of the kernel's reception, by interface: where its softirq runs, what it merges and defers.
 
-use crate::error::{Doing, Error, Result};
-use crate::link::{self, Offloads};
-use crate::netlink::{Message, Netlink};
+use lastmeter_linux::link::{self, Offloads};
+use lastmeter_linux::netlink::{Message, Netlink};
+use lastmeter_linux::{Doing, Error, Result};
 use lastmeter_wire::netlink::attributes;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};

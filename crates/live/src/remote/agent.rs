@@ -5,13 +5,13 @@ use super::message::{ADDRESSES_MAX, PAIRS_MAX, Reply, Request, Seen, VERSION, ch
 use super::watch::Playing;
 use super::{check_token, proof};
 use crate::agent::{Agent, Slot};
-use crate::error::Error;
 use crate::lines::{LINE_FIRST_MAX, LINE_MAX, Lines, Received, send};
 use crate::observe;
-use crate::token::{self, same};
 use crate::transfer::Setting;
 use crate::transfer::meter::now;
 use lastmeter_engine::Control;
+use lastmeter_linux::Error;
+use lastmeter_linux::token::{self, same};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,11 @@ const WATCH_MAX: f64 = 24.0 * 3600.0;
 ///
 /// # Errors
 /// The agent has no token or one that can be guessed, or can no longer wait for drivers.
-pub fn serve(agent: &Agent, control: &Control, tell: &(dyn Fn(&str) + Sync)) -> crate::Result<()> {
+pub fn serve(
+    agent: &Agent,
+    control: &Control,
+    tell: &(dyn Fn(&str) + Sync),
+) -> lastmeter_linux::Result<()> {
     check_token(agent.token().unwrap_or_default())?;
     let transferring = AtomicBool::new(false);
     agent.serve_each(control, tell, &|stream, token, slot| {

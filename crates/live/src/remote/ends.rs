@@ -6,11 +6,11 @@
 
 use super::KEY_LEN;
 use crate::channel;
-use crate::error::{Doing, Error, Result};
-use crate::sys;
-use crate::token::same;
 use crate::transfer::{End, Setting, Workload, receiver, sender};
 use crate::worker::Reply;
+use lastmeter_linux::sys;
+use lastmeter_linux::token::same;
+use lastmeter_linux::{Doing, Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket};
 use serde::{Deserialize, Serialize};

@@ -54,14 +54,14 @@ pub(crate) use message::fuzz;
 pub use message::{DURATION_MAX, Seen, VERSION};
 pub use offset::{Clocks, Offset};
 
-use crate::error::{Result, wrong};
+use lastmeter_linux::{Result, wrong};
 
 /// Where an agent listens unless it is told otherwise, and where a driver looks for it.
 pub const PORT: u16 = 7401;
 /// The shortest token: one that cannot be guessed from what crosses the network.
 pub const TOKEN_LEN_MIN: usize = 16;
 /// Characters of the key with which a connection of a transfer begins.
-pub(crate) const KEY_LEN: usize = 2 * crate::token::LEN;
+pub(crate) const KEY_LEN: usize = 2 * lastmeter_linux::token::LEN;
 
 /// Rejects a token that could be guessed.
 ///
@@ -81,5 +81,8 @@ pub fn check_token(token: &str) -> Result<()> {
 
 /// What a side proves that it has the token with.
 fn proof(token: &str, side: &str, first: &str, second: &str) -> String {
-    crate::token::proof(token, &format!("lastmeter why {VERSION} {side} {first} {second}"))
+    lastmeter_linux::token::proof(
+        token,
+        &format!("lastmeter why {VERSION} {side} {first} {second}"),
+    )
 }

@@ -3,11 +3,11 @@
 use super::ends::Job;
 use super::message::Seen;
 use crate::channel;
-use crate::error::Result;
-use crate::load;
 use crate::observe;
 use crate::sample::{Prepared, Sampler};
 use crate::worker::{Reply, Request, Worker, reply};
+use lastmeter_linux::Result;
+use lastmeter_linux::load;
 use std::time::Duration;
 
 /// How long the machine is looked at before.

@@ -18,7 +18,6 @@
 //! | cost | see docs/why.md |
 
 mod classes;
-mod event;
 mod record;
 pub mod stages;
 mod symbols;
@@ -27,9 +26,9 @@ mod tally;
 pub use classes::Class;
 pub use tally::{Counts, Group, Sampled, Share};
 
-use crate::error::Result;
 use crate::transfer::meter::SchedulerClock;
-use event::{Event, Whose};
+use lastmeter_linux::Result;
+use lastmeter_linux::perf::{Event, Whose};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

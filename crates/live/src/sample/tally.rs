@@ -1,9 +1,9 @@
 //! Samples, counted by whose time it was, in which context, and what it went into.
 
 use super::classes::{self, Class, Context};
-use super::event::PERIOD;
 use super::record::{self, Chain, Record};
 use super::symbols::Symbols;
+use lastmeter_linux::perf::PERIOD;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 

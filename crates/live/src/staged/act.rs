@@ -3,9 +3,9 @@
 use super::work::{Work, Worker};
 use super::{Part, Pattern, Role};
 use crate::channel;
-use crate::error::{Doing, Result};
-use crate::sys;
 use crate::worker::Reply;
+use lastmeter_linux::sys;
+use lastmeter_linux::{Doing, Result};
 use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -27,7 +27,7 @@ const STACK: usize = 256 << 10;
 
 /// Plays a part.
 pub(crate) fn act(role: &Role, parent: &mut UnixStream) -> Result<()> {
-    crate::cores::pin(role.core)?;
+    lastmeter_linux::cores::pin(role.core)?;
     // A sleep of 100 us should not take 150.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match role.part {

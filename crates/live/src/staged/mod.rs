@@ -19,13 +19,13 @@ pub(crate) mod work;
 pub use crate::relay::Way;
 pub use work::Work;
 
-use crate::cores;
-use crate::error::{Error, Result, wrong};
 use crate::namespace::{Enter, Hosts, INTERFACE, Isolation};
 use crate::observe::{Observation, both};
-use crate::quota::Quota;
 use crate::relay;
 use crate::worker::{Reply, Request, Worker, reply};
+use lastmeter_linux::cores;
+use lastmeter_linux::quota::Quota;
+use lastmeter_linux::{Error, Result, wrong};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
 

@@ -1,6 +1,6 @@
 //! What a program does for each message: before it sends one, after it has received one.
 
-use crate::error::{Doing, Result};
+use lastmeter_linux::{Doing, Result};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};

@@ -1,13 +1,13 @@
 //! Combines the samples of both ends into one account of the transfer.
 
 use super::{End, Sample, Setting, Thread, date, kernel};
-use crate::counters::{CounterChange, CpuTime};
-use crate::error::{Error, Result};
 use crate::namespace::Isolation;
 use crate::relay::Relayed;
 use crate::sample::Sampled;
 use crate::statistics::{Spread, quantile};
-use crate::tcp_info::TcpInfo;
+use lastmeter_linux::counters::{CounterChange, CpuTime};
+use lastmeter_linux::tcp_info::TcpInfo;
+use lastmeter_linux::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// Windows into which the measured part is cut.

@@ -1,9 +1,9 @@
 //! A thread's own measurements during a transfer: periodic samples, totals at the end.
 
 use super::{Sample, Thread};
-use crate::error::{Doing, Result};
-use crate::sys::{self, ThreadUsage};
-use crate::tcp_info::TcpInfo;
+use lastmeter_linux::sys::{self, ThreadUsage};
+use lastmeter_linux::tcp_info::TcpInfo;
+use lastmeter_linux::{Doing, Result};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::net::TcpStream;

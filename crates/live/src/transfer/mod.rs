@@ -9,15 +9,15 @@ mod setting;
 pub use measurement::{Activity, Goodput, Latency, Measurement, Side, TcpChange};
 pub use setting::{CopyIn, MESSAGE_MAX, Pause, Placement, Relay, STREAMS_MAX, Setting, Workload};
 
-use crate::cores;
-use crate::counters::{CounterChange, Counters};
-use crate::error::{Doing, Error, Result, wrong};
 use crate::namespace::{Hosts, Isolation};
 use crate::relay;
 use crate::sample::{Sampled, Sampler};
-use crate::sys;
-use crate::tcp_info::TcpInfo;
 use crate::worker::{Reply, Request, Worker, reply};
+use lastmeter_linux::cores;
+use lastmeter_linux::counters::{CounterChange, Counters};
+use lastmeter_linux::sys;
+use lastmeter_linux::tcp_info::TcpInfo;
+use lastmeter_linux::{Doing, Error, Result, wrong};
 use serde::{Deserialize, Serialize};
 use std::net::{SocketAddrV4, TcpStream};
 use std::os::fd::AsFd;
@@ -40,7 +40,7 @@ fn crowd() -> Result<f64> {
     const LOOKS: u32 = 4;
     let mut sum = 0;
     for _ in 0..LOOKS {
-        sum += crate::counters::runnable_others()?;
+        sum += lastmeter_linux::counters::runnable_others()?;
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(sum as f64 / f64::from(LOOKS))

@@ -2,8 +2,8 @@
 
 use super::meter::{self, Meter, pause};
 use super::{End, Setting, Thread, Workload, on_threads};
-use crate::error::{Doing, Error, Result};
-use crate::sys;
+use lastmeter_linux::sys;
+use lastmeter_linux::{Doing, Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};

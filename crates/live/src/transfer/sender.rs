@@ -2,8 +2,8 @@
 
 use super::meter::{self, Meter, pause};
 use super::{CopyIn, End, Setting, Thread, Workload, on_threads};
-use crate::error::{Doing, Result};
-use crate::sys;
+use lastmeter_linux::sys;
+use lastmeter_linux::{Doing, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

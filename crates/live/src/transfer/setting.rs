@@ -1,8 +1,8 @@
 //! The setting of a transfer: the knobs that `why` turns.
 
-use crate::error::{Doing, Result, wrong};
-use crate::link::check_mtu;
 use lastmeter_base::{Bytes, Duration, Rate};
+use lastmeter_linux::link::check_mtu;
+use lastmeter_linux::{Doing, Result, wrong};
 use serde::{Deserialize, Serialize};
 
 /// The longest message: it is allocated at once on both sides.
@@ -49,9 +49,9 @@ pub enum Placement {
 impl Placement {
     /// Pins the calling thread to `core`, if any, with this placement's scheduling.
     pub(crate) fn take(self, core: Option<usize>) -> Result<()> {
-        crate::cores::pin(core)?;
+        lastmeter_linux::cores::pin(core)?;
         if self == Placement::SameCore {
-            crate::sys::schedule_as_batch().doing("scheduling as a batch program")?;
+            lastmeter_linux::sys::schedule_as_batch().doing("scheduling as a batch program")?;
         }
         Ok(())
     }

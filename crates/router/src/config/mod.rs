@@ -34,7 +34,7 @@ use lastmeter_lab::document::{
 };
 use lastmeter_lab::experiment::elements;
 use lastmeter_lab::library::Library;
-use lastmeter_live::dataplane::program::PORTS_MAX;
+use lastmeter_linux::dataplane::program::PORTS_MAX;
 use lastmeter_plugin::index::{Version, is_name};
 use lastmeter_plugin::setting::Setting;
 use lastmeter_wire::netlink::masked;

@@ -11,8 +11,8 @@
 use super::{Control, State};
 use crate::lldp::{self, ETHERTYPE, GROUP, Neighbour};
 use lastmeter_base::Rate;
-use lastmeter_live::dataplane::announce::Announcer;
-use lastmeter_live::dataplane::routing::{Follow, Watch};
+use lastmeter_linux::dataplane::announce::Announcer;
+use lastmeter_linux::dataplane::routing::{Follow, Watch};
 use lastmeter_wire::netlink::Message;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

@@ -17,7 +17,7 @@ use crate::message::{Bound, BoundFlow, Command};
 use crate::port_processor::hop::{BLACKHOLE, FIRST, Next, connected};
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_lab::document::join;
-use lastmeter_live::control;
+use lastmeter_linux::control;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -3,7 +3,7 @@
 use super::routes::to;
 use super::{Control, PREFIXES_MAX};
 use crate::rib::Source;
-use lastmeter_live::dataplane::routing::{Follow, Watch};
+use lastmeter_linux::dataplane::routing::{Follow, Watch};
 use lastmeter_wire::netlink::{self, Message};
 use serde_json::json;
 use std::io::Read;

@@ -10,7 +10,7 @@
 //! verifies the module that it has, with its signature.
 
 use crate::config::{Config, Remote, cached};
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use lastmeter_plugin::host::MODULE_LEN_MAX;
 use lastmeter_plugin::trust::TEXT_LEN_MAX;
 use std::collections::BTreeMap;

@@ -28,7 +28,7 @@ use crate::rib::{Rib, Source};
 use functions::{Fetched, Functions};
 use lastmeter_base::Rate;
 use lastmeter_lab::library::Library;
-use lastmeter_live::dataplane::routing::links_and_addresses;
+use lastmeter_linux::dataplane::routing::links_and_addresses;
 use lastmeter_wire::netlink::{Address, masked};
 use routes::{own_routes, port_of};
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::port_processor::hop::Next;
 use crate::port_processor::tables::Network;
 use crate::rib::To;
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use lastmeter_wire::netlink::{Gateway, Route, masked};
 use lastmeter_wire::routes::Routes;
 use std::net::IpAddr;

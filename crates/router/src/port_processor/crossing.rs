@@ -21,7 +21,7 @@ use super::parse::ETHERNET;
 use super::{Going, PortProcessor};
 use crate::config::{Config, Fabric, ROOM};
 use lastmeter_base::Time;
-use lastmeter_live::dataplane::{Frames, Lent, Returned};
+use lastmeter_linux::dataplane::{Frames, Lent, Returned};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};

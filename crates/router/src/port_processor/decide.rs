@@ -8,7 +8,7 @@ use super::parse::{Addresses, Seen};
 use super::plugin::{Passing, Wish};
 use super::{Going, PortProcessor};
 use lastmeter_base::Time;
-use lastmeter_live::dataplane::Frame;
+use lastmeter_linux::dataplane::Frame;
 use lastmeter_net::classify::{Action, Address, Header, Verdict};
 use lastmeter_net::lookup::NextHop;
 
@@ -325,7 +325,7 @@ pub(super) fn class(seen: &Seen) -> u8 {
 }
 
 /// A copy of a frame.
-fn copied(frames: &mut lastmeter_live::dataplane::Frames, frame: Frame) -> Option<Frame> {
+fn copied(frames: &mut lastmeter_linux::dataplane::Frames, frame: Frame) -> Option<Frame> {
     let bytes = frames.bytes(frame).to_vec();
     frames.make(&bytes)
 }

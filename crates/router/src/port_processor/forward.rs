@@ -17,7 +17,7 @@ use super::plugin::Passing;
 use super::{Event, Going, HELD_MAX, Held, PATIENCE, PortProcessor};
 use crate::in_band::{self, Asked};
 use lastmeter_base::Time;
-use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame};
+use lastmeter_linux::dataplane::{FlowHop, FlowKey, Frame};
 use lastmeter_net::lookup::NextHop;
 use lastmeter_wire::internet::protocol;
 use std::net::IpAddr;

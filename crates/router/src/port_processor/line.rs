@@ -1,6 +1,6 @@
 //! What a port is attached to: an interface, or a null device, which has packets whenever it is asked, and takes all.
 
-use lastmeter_live::dataplane::{Frame, Frames, Lost, Socket};
+use lastmeter_linux::dataplane::{Frame, Frames, Lost, Socket};
 use std::os::fd::BorrowedFd;
 
 /// An interface, or none.

@@ -44,7 +44,7 @@ use count::{Counters, Stages};
 use crossing::Crossing;
 use hop::{Hops, Next};
 use lastmeter_base::{Bytes, Duration, Pool, Rate, Time};
-use lastmeter_live::dataplane::{FlowHop, FlowKey, Frame, Frames};
+use lastmeter_linux::dataplane::{FlowHop, FlowKey, Frame, Frames};
 use lastmeter_net::classify::Classifier;
 use lastmeter_net::queue::{DropTail, Queue};
 use line::Line;

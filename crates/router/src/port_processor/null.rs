@@ -16,7 +16,7 @@ use super::structure::Lookup;
 use super::tables::{Network, Tables};
 use super::{Change, Event, Parts, PortProcessor, PortSetup, Setup};
 use lastmeter_base::Bytes;
-use lastmeter_live::dataplane::Frames;
+use lastmeter_linux::dataplane::Frames;
 use lastmeter_net::queue::DropTail;
 use lastmeter_wire::internet::ipv4;
 use rustix::event::{EventfdFlags, eventfd};

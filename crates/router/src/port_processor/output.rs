@@ -13,7 +13,7 @@ use super::line::Line;
 use super::parse::ETHERNET;
 use super::reserved::{Promise, Reserved};
 use lastmeter_base::{Bytes, Duration, Ecn, FlowId, Packet, Pool, Rate, Time};
-use lastmeter_live::dataplane::{Frame, Frames};
+use lastmeter_linux::dataplane::{Frame, Frames};
 use lastmeter_net::queue::{Granted, Queue};
 use lastmeter_plugin::instance;
 use lastmeter_wire::internet::checksum::update_field;

@@ -2,7 +2,7 @@
 
 use super::parse::{ETHERNET, Seen, parse};
 use lastmeter_base::Time;
-use lastmeter_live::dataplane::{Frame, Frames};
+use lastmeter_linux::dataplane::{Frame, Frames};
 use lastmeter_plugin::instance::Queue;
 use lastmeter_plugin::request::{Answers, Body, Policy, Request, Verdict};
 use lastmeter_plugin::setting::Program;

@@ -8,7 +8,7 @@ use super::{PortSetup, Setup, Slot, Treatment};
 use crate::config::{Action, Config, Filter, Flow, Packets};
 use crate::message::{Bound, BoundFlow};
 use lastmeter_base::{Bytes, Time};
-use lastmeter_live::files;
+use lastmeter_linux::files;
 use lastmeter_net::classify::text::Either;
 use lastmeter_net::classify::{self, Classifier, Header, Rule, Verdict};
 use lastmeter_net::lookup::NextHop;

@@ -19,7 +19,7 @@ use super::tables::Readers;
 use super::{Change, Event, Parts, PortProcessor};
 use crate::config::Config;
 use crate::message::Bound;
-use lastmeter_live::dataplane::{self, Frames};
+use lastmeter_linux::dataplane::{self, Frames};
 use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};

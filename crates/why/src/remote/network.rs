@@ -4,9 +4,9 @@ use super::{End, Pair, RECEIVER, SENDER, at, near};
 use crate::observed::SEEN_MIN;
 use lastmeter_ledger::figures;
 use lastmeter_ledger::{Count, Counter, Latency, Path, Place, Stage, Times, Totals};
+use lastmeter_linux::tcp_info::TcpInfo;
 use lastmeter_live::observe::{Mark, Observed};
 use lastmeter_live::remote::Clocks;
-use lastmeter_live::tcp_info::TcpInfo;
 use std::cmp::Ordering;
 
 /// The clocks may be off by this share of the round trip where one-way delays are told.

@@ -3,9 +3,9 @@
 use super::network::delays;
 use super::*;
 use lastmeter_ledger::terminal;
+use lastmeter_linux::tcp_info::TcpInfo;
 use lastmeter_live::observe::{Mark, Witnesses};
 use lastmeter_live::remote::Offset;
-use lastmeter_live::tcp_info::TcpInfo;
 use proptest::prelude::*;
 
 /// Bytes a second.

@@ -73,7 +73,7 @@ pub struct Line {
 ///
 /// # Errors
 /// A path needs network namespaces, which may be forbidden, and a quota a control group.
-pub fn run(case: &Case, severity: u32, load: bool) -> lastmeter_live::Result<Vec<Line>> {
+pub fn run(case: &Case, severity: u32, load: bool) -> lastmeter_linux::Result<Vec<Line>> {
     let play = Play { load, ..(case.play)(severity) };
     let witnesses = Running::start(&play)?.look()?.map(|end| end.witnesses);
     let [sender, receiver] =

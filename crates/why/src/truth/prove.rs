@@ -47,7 +47,7 @@ pub fn change(lift: Lift) -> Change {
 ///
 /// # Errors
 /// As [`super::run`], and when the kernel refuses the change.
-pub fn prove(case: &Case, severity: u32) -> lastmeter_live::Result<Option<Proof>> {
+pub fn prove(case: &Case, severity: u32) -> lastmeter_linux::Result<Option<Proof>> {
     let mut running = Running::start(&(case.play)(severity))?;
     let before = running.look()?.map(|end| end.witnesses);
     let ends = [("sender", End::Sender), ("receiver", End::Receiver)];
@@ -60,7 +60,7 @@ pub fn prove(case: &Case, severity: u32) -> lastmeter_live::Result<Option<Proof>
     let pid = running.pid(end);
     let mut look = || {
         let [sender, receiver] = running.look()?.map(|end| end.witnesses.map_or(0.0, |w| w.rate));
-        lastmeter_live::Result::Ok(if end == End::Sender { sender } else { receiver })
+        lastmeter_linux::Result::Ok(if end == End::Sender { sender } else { receiver })
     };
     let lifted = Lifted::apply(pid, change(lift))?;
     let during = look()?;

@@ -18,8 +18,8 @@ mod part;
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_base::Duration;
+use lastmeter_linux::{Doing, cores, wrong};
 use lastmeter_live::site::Site;
-use lastmeter_live::{Doing, cores, wrong};
 use lastmeter_rtc::Epoch;
 pub(crate) use part::TASK;
 use part::{ANSWERS, EVERY, Probing, Report};
@@ -167,7 +167,7 @@ fn failures(quick: bool) -> Vec<Fails> {
 ///
 /// # Errors
 /// The user may not make namespaces, or there is no `ip`.
-fn measure(quick: bool, tell: &mut dyn FnMut(&str)) -> lastmeter_live::Result<Vec<Failure>> {
+fn measure(quick: bool, tell: &mut dyn FnMut(&str)) -> lastmeter_linux::Result<Vec<Failure>> {
     let names = NODES.map(str::to_owned);
     let mut site = Site::apart(&names)?;
     let mut at = Vec::new();
@@ -231,7 +231,7 @@ impl Job {
 }
 
 /// Has `ip` do this in a namespace.
-fn set(site: &mut Site, node: usize, lines: &str) -> lastmeter_live::Result<()> {
+fn set(site: &mut Site, node: usize, lines: &str) -> lastmeter_linux::Result<()> {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("printf '{lines}' | ip -batch -")]);
     let mut child = site.spawn(node, command, true, &cores::allowed()?)?;

@@ -8,8 +8,8 @@
 //! The decision is made by the model's own machine.
 
 use lastmeter_base::{Duration, Time};
+use lastmeter_linux::{Doing, Result};
 use lastmeter_live::task::{Entry, Parent, Task};
-use lastmeter_live::{Doing, Result};
 use lastmeter_repro::machines::failover::{Dual, Network};
 use lastmeter_rtc::Epoch;
 use serde::{Deserialize, Serialize};
@@ -167,7 +167,7 @@ pub(in crate::bench) fn ip(lines: &str) -> Result<()> {
     drop(input);
     match child.wait().doing(what)?.success() {
         true => Ok(()),
-        false => lastmeter_live::wrong("ip -batch", lines, "lines that the kernel accepts"),
+        false => lastmeter_linux::wrong("ip -batch", lines, "lines that the kernel accepts"),
     }
 }
 

@@ -17,7 +17,7 @@ use lastmeter_host::receive::{Commands, Costs, InterfaceOptions, Policy, Schedul
 use lastmeter_lab::library::Builtin;
 use lastmeter_lab::profile::device;
 use lastmeter_ledger::figures;
-use lastmeter_live::load;
+use lastmeter_linux::load;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine, Point};
 use lastmeter_repro::reception::{Era, Setup, Way, chart};
 use std::time::Duration as Wait;

@@ -13,10 +13,10 @@
 
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, Time};
 use lastmeter_host::receive::{Admission, Expired, Handled, Policy, View};
-use lastmeter_live::Result;
-use lastmeter_live::clock::Epoch;
+use lastmeter_linux::Result;
+use lastmeter_linux::clock::Epoch;
+use lastmeter_linux::port::{Counts, Port};
 use lastmeter_live::flood::{Stamp, nanoseconds};
-use lastmeter_live::port::{Counts, Port};
 use lastmeter_live::receive::{self, LEN, Taken, Tally, Work};
 use lastmeter_wire::internet::checksum::Sum;
 use std::collections::VecDeque;
@@ -209,7 +209,7 @@ impl Receiver<'_> {
         });
         if let Err(source) = taken {
             let doing = "receiving from a ring".to_owned();
-            return Err(lastmeter_live::Error::System { doing, source });
+            return Err(lastmeter_linux::Error::System { doing, source });
         }
         // A frame that is not of the load, such as one of the kernel's own, is nobody's.
         let Some(stamp) = Stamp::parse(&bytes[PAYLOAD_AT..]) else { return Ok(()) };

@@ -457,7 +457,7 @@ struct Folder(std::path::PathBuf);
 impl Folder {
     fn new() -> Result<Folder, Complaint> {
         let path = std::env::temp_dir().join(format!("lastmeter-vunet-{}", std::process::id()));
-        lastmeter_live::files::private_folder(&path)?;
+        lastmeter_linux::files::private_folder(&path)?;
         Ok(Folder(path))
     }
 }

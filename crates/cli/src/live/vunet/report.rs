@@ -459,7 +459,7 @@ fn ledger(experiment: &Experiment, plan: &Plan, measured: &Measured) -> Ledger {
         let between = format!("{}->{}", name(view.camera), name(view.host));
         Path::new(between, view.name.clone(), vec![stage], totals)
     });
-    let cores = lastmeter_live::cores::allowed().map_or(1, |cores| cores.len().max(1)) as f64;
+    let cores = lastmeter_linux::cores::allowed().map_or(1, |cores| cores.len().max(1)) as f64;
     let resources = measured.cpu.iter().map(|(kind, seconds)| {
         let busy = (seconds / (measured.lasted.max(1e-9) * cores)).min(1.0);
         Resource::new(format!("cpu of {kind}"), "cpu", busy, None)

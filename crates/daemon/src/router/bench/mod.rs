@@ -13,7 +13,7 @@ pub(super) mod twin;
 
 use super::{Complaint, Report};
 use crate::measured::{Folder, line};
-use lastmeter_live::dataplane::{Generator, routing::index_of};
+use lastmeter_linux::dataplane::{Generator, routing::index_of};
 use lastmeter_net::classify::{generate, text};
 use lastmeter_net::lookup::table::{self, IPV4_LENGTHS};
 use lastmeter_router::port_processor::null::forward;

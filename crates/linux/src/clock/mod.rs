@@ -182,7 +182,7 @@ impl Drop for WallClock {
 impl WallClock {
     /// A clock that counts from `epoch`, reports frames on `lines`, and ends when `control` says
     /// so; `bell` is a descriptor that becomes readable then.
-    pub(crate) fn new(
+    pub fn new(
         epoch: Epoch,
         waiting: WaitOptions,
         lines: Vec<Shared>,

@@ -63,12 +63,12 @@ pub struct Packet {
 impl Packet {
     /// A socket that sees every frame arriving at interface `index` of this namespace.
     /// Requires `CAP_NET_RAW` in the namespace.
-    pub(crate) fn open(index: u32) -> io::Result<OwnedFd> {
+    pub fn open(index: u32) -> io::Result<OwnedFd> {
         packet_socket(index)
     }
 
     /// A port on such a socket, for frames of an interface with this MTU.
-    pub(crate) fn new(fd: OwnedFd, mtu: u32) -> io::Result<Packet> {
+    pub fn new(fd: OwnedFd, mtu: u32) -> io::Result<Packet> {
         let room = (mtu as usize + FRAME_MIN + 8).min(FRAME_MAX) + BEFORE;
         let frame_len = room.next_power_of_two();
         let frames = RING_LEN / frame_len;

@@ -31,7 +31,7 @@ pub struct CpuTime {
 
 /// One reading of the counters of the machine and of one or more network namespaces.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counters {
+pub struct Counters {
     cpus: Vec<CpuTime>,
     interrupts: u64,
     context_switches: u64,
@@ -67,7 +67,7 @@ fn read(path: &str) -> Result<String> {
 
 impl Counters {
     /// Reads the counters; `processes` identify the network namespaces to read.
-    pub(crate) fn now(processes: &[u32]) -> Result<Counters> {
+    pub fn now(processes: &[u32]) -> Result<Counters> {
         let mut counters = Counters::default();
         counters.read_stat(&read("/proc/stat")?);
         counters.softirqs = softirqs(&read("/proc/softirqs")?);
@@ -103,7 +103,7 @@ impl Counters {
     }
 
     /// The change since `before`.
-    pub(crate) fn since(&self, before: &Counters) -> CounterChange {
+    pub fn since(&self, before: &Counters) -> CounterChange {
         let cpus = self.cpus.iter().zip(&before.cpus).map(|(now, then)| now.since(then)).collect();
         let mut troubles = BTreeMap::new();
         for (now, then) in self.network.iter().zip(&before.network) {
@@ -124,7 +124,7 @@ impl Counters {
 }
 
 /// Threads running or ready at this instant, excluding the caller.
-pub(crate) fn runnable_others() -> Result<u64> {
+pub fn runnable_others() -> Result<u64> {
     let text = read("/proc/stat")?;
     let line = text.lines().find_map(|l| l.strip_prefix("procs_running "));
     Ok(line.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(1).saturating_sub(1))

@@ -48,7 +48,7 @@ impl Tap {
     /// Creates interface `name` in the network namespace of the calling thread. It goes away with its
     /// descriptor.
     /// Requires `CAP_NET_ADMIN` in the namespace.
-    pub(crate) fn open(name: &str, offload: Offload) -> io::Result<OwnedFd> {
+    pub fn open(name: &str, offload: Offload) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open("/dev/net/tun", flags, Mode::empty())?;
         let header = if offload == Offload::None { 0 } else { IFF_VNET_HDR };
@@ -62,7 +62,7 @@ impl Tap {
     }
 
     /// A port on such a descriptor.
-    pub(crate) fn new(fd: OwnedFd, offload: Offload) -> Tap {
+    pub fn new(fd: OwnedFd, offload: Offload) -> Tap {
         let (buffer, scratch) = (vec![0; READ_MAX], Vec::with_capacity(FRAME_MAX));
         Tap { fd, header: offload != Offload::None, buffer, scratch }
     }

@@ -72,7 +72,7 @@ pub struct TcpInfo {
 
 impl TcpInfo {
     /// Reads the state of the connection `fd`.
-    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<TcpInfo> {
+    pub fn of(fd: BorrowedFd<'_>) -> Result<TcpInfo> {
         let (bytes, len) = sys::tcp_info(fd).doing("reading TCP_INFO")?;
         Ok(TcpInfo::parse(&bytes[..len]))
     }

@@ -20,7 +20,7 @@ pub fn use_huge_pages() {
 ///
 /// ```
 /// #[global_allocator]
-/// static HEAP: lastmeter_live::heap::HugePages = lastmeter_live::heap::HugePages;
+/// static HEAP: lastmeter_linux::heap::HugePages = lastmeter_linux::heap::HugePages;
 ///
 /// fn main() {}
 /// ```

@@ -113,7 +113,7 @@ pub struct PortElement {
 impl PortElement {
     /// The element of host `me`, which can reach `peers`; `hosts` is shared by all of a run, and
     /// `keep` is where arrivals are kept for a twin.
-    pub(crate) fn new(
+    pub fn new(
         line: Shared,
         me: NodeId,
         peers: Vec<Peer>,

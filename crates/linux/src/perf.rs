@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Nanoseconds of CPU time between two samples: near a millisecond, and a prime number of
 /// microseconds, so that samples do not fall into step with the kernel's tick.
-pub(super) const PERIOD: u64 = 997_000;
+pub const PERIOD: u64 = 997_000;
 /// Pages of a ring's records, a power of two: about a second of deep chains.
 const PAGES: usize = 128;
 
@@ -52,7 +52,7 @@ struct Attributes {
 
 /// Whose time is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub enum Whose {
     /// Everybody's on this CPU.
     Machine,
     /// That of this process and what it starts later.
@@ -60,7 +60,7 @@ pub(super) enum Whose {
 }
 
 /// An event on one CPU and its ring.
-pub(super) struct Event {
+pub struct Event {
     fd: OwnedFd,
     /// A page with the positions, then the records.
     ring: *mut u8,
@@ -73,7 +73,7 @@ unsafe impl Send for Event {}
 
 impl Event {
     /// Opens it, not yet counting.
-    pub(super) fn open(whose: Whose, cpu: usize) -> io::Result<Event> {
+    pub fn open(whose: Whose, cpu: usize) -> io::Result<Event> {
         let (pid, more) = match whose {
             Whose::Machine => (-1, 0),
             Whose::Process(pid) => (pid as libc::pid_t, INHERIT),
@@ -109,7 +109,7 @@ impl Event {
     }
 
     /// Starts or stops counting.
-    pub(super) fn count(&self, on: bool) -> Result<()> {
+    pub fn count(&self, on: bool) -> Result<()> {
         let request = if on { ENABLE } else { DISABLE };
         // SAFETY: these requests take no pointer.
         let done = check(unsafe { libc::ioctl(self.fd.as_raw_fd(), request as _, 0) });
@@ -123,7 +123,7 @@ impl Event {
     }
 
     /// Appends what the kernel has written since the last call to `into`: whole records.
-    pub(super) fn drain(&mut self, into: &mut Vec<u8>) {
+    pub fn drain(&mut self, into: &mut Vec<u8>) {
         let head = self.position(DATA_HEAD).load(Ordering::Acquire);
         let tail = self.position(DATA_HEAD + 8).load(Ordering::Relaxed);
         let room = self.len - self.page;

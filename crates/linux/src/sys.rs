@@ -19,7 +19,7 @@ fn counted(result: isize) -> io::Result<usize> {
 }
 
 /// The control socket that the parent passed as standard input.
-pub(crate) fn standard_input_socket() -> io::Result<OwnedFd> {
+pub fn standard_input_socket() -> io::Result<OwnedFd> {
     rustix::io::dup(std::io::stdin().as_fd()).map_err(Into::into)
 }
 
@@ -59,7 +59,7 @@ pub fn stamp(fd: BorrowedFd<'_>) -> Option<u64> {
 }
 
 /// Has an `epoll` poll for so many microseconds, of so many packets each, and prefer that to interrupts.
-pub(crate) fn busy_poll(fd: BorrowedFd<'_>, lasts: u32, budget: u16) -> io::Result<()> {
+pub fn busy_poll(fd: BorrowedFd<'_>, lasts: u32, budget: u16) -> io::Result<()> {
     /// `EPIOCSPARAMS`, with a `struct epoll_params`.
     const SET: libc::c_ulong = 0x4008_8a01;
     let mut parameters = [0u8; 8];
@@ -72,34 +72,29 @@ pub(crate) fn busy_poll(fd: BorrowedFd<'_>, lasts: u32, budget: u16) -> io::Resu
 }
 
 /// Sets a socket option that is an `int`.
-pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+pub fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     set(fd, level, name, &value)
 }
 
 /// Sets a socket option that is a string.
-pub(crate) fn set_text(fd: BorrowedFd<'_>, level: i32, name: i32, value: &str) -> io::Result<()> {
+pub fn set_text(fd: BorrowedFd<'_>, level: i32, name: i32, value: &str) -> io::Result<()> {
     set(fd, level, name, value)
 }
 
 /// Sets a socket option that is a structure of words.
-pub(crate) fn set_words(
-    fd: BorrowedFd<'_>,
-    level: i32,
-    name: i32,
-    words: &[u32],
-) -> io::Result<()> {
+pub fn set_words(fd: BorrowedFd<'_>, level: i32, name: i32, words: &[u32]) -> io::Result<()> {
     set(fd, level, name, words)
 }
 
 /// Reads a socket option that is an `int`.
-pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+pub fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
     let mut value: i32 = 0;
     get(fd, level, name, &mut value)?;
     Ok(value)
 }
 
 /// Reads a socket option that is a short string.
-pub(crate) fn text(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<String> {
+pub fn text(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<String> {
     let mut bytes = [0u8; 64];
     let len = get(fd, level, name, &mut bytes)?;
     let text = bytes[..len.min(bytes.len())].split(|byte| *byte == 0).next().unwrap_or_default();
@@ -107,7 +102,7 @@ pub(crate) fn text(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<Stri
 }
 
 /// Reads a socket option of at most `N` words; returns how many the kernel wrote.
-pub(crate) fn words<const N: usize>(
+pub fn words<const N: usize>(
     fd: BorrowedFd<'_>,
     level: i32,
     name: i32,
@@ -169,7 +164,7 @@ pub(crate) fn ethtool(
 }
 
 /// A packet socket that sees every frame arriving at `index` and no departing one.
-pub(crate) fn packet_socket(index: u32) -> io::Result<OwnedFd> {
+pub fn packet_socket(index: u32) -> io::Result<OwnedFd> {
     packet_socket_of(index, libc::ETH_P_ALL as u16)
 }
 
@@ -191,19 +186,19 @@ pub(crate) fn packet_socket_of(index: u32, ethertype: u16) -> io::Result<OwnedFd
 
 /// CPU usage of the calling thread so far.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ThreadUsage {
+pub struct ThreadUsage {
     /// Seconds in user mode.
-    pub(crate) user: f64,
+    pub user: f64,
     /// Seconds in the kernel.
-    pub(crate) system: f64,
+    pub system: f64,
     /// Voluntary context switches.
-    pub(crate) voluntary: u64,
+    pub voluntary: u64,
     /// Involuntary context switches.
-    pub(crate) involuntary: u64,
+    pub involuntary: u64,
 }
 
 /// `getrusage(RUSAGE_THREAD)`.
-pub(crate) fn thread_usage() -> io::Result<ThreadUsage> {
+pub fn thread_usage() -> io::Result<ThreadUsage> {
     // SAFETY: `rusage` is plain data for which all-zero is a valid value.
     let mut usage: libc::rusage = unsafe { zeroed() };
     // SAFETY: the pointer is to a live `rusage`.
@@ -218,13 +213,13 @@ pub(crate) fn thread_usage() -> io::Result<ThreadUsage> {
 }
 
 /// `recv(MSG_TRUNC)`: takes up to `len` bytes off a TCP socket without copying them anywhere.
-pub(crate) fn receive_discard(fd: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
+pub fn receive_discard(fd: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     // SAFETY: TCP with MSG_TRUNC never writes to the buffer (tcp(7)), so null is allowed.
     counted(unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), len, libc::MSG_TRUNC) })
 }
 
 /// `send(MSG_ZEROCOPY)`: the pages of `data` are referenced, not copied, until completion.
-pub(crate) fn send_zero_copy(fd: BorrowedFd<'_>, data: &'static [u8]) -> io::Result<usize> {
+pub fn send_zero_copy(fd: BorrowedFd<'_>, data: &'static [u8]) -> io::Result<usize> {
     // SAFETY: the data is never freed or changed (`'static`), so it stays valid however long the
     // kernel refers to it.
     counted(unsafe {
@@ -235,15 +230,15 @@ pub(crate) fn send_zero_copy(fd: BorrowedFd<'_>, data: &'static [u8]) -> io::Res
 
 /// The kernel's notification of finished zero-copy sends.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ZeroCopyDone {
+pub struct ZeroCopyDone {
     /// Sends reported finished.
-    pub(crate) sends: u64,
+    pub sends: u64,
     /// Of these, those whose data the kernel copied after all.
-    pub(crate) copied: u64,
+    pub copied: u64,
 }
 
 /// Takes one notification off the error queue, if there is one.
-pub(crate) fn zero_copy_done(fd: BorrowedFd<'_>) -> io::Result<Option<ZeroCopyDone>> {
+pub fn zero_copy_done(fd: BorrowedFd<'_>) -> io::Result<Option<ZeroCopyDone>> {
     /// `SO_EE_CODE_ZEROCOPY_COPIED` of `linux/errqueue.h`.
     const COPIED: u8 = 1;
     let mut control = [0u64; 32];
@@ -274,7 +269,7 @@ pub(crate) fn zero_copy_done(fd: BorrowedFd<'_>) -> io::Result<Option<ZeroCopyDo
 }
 
 /// `unshare`, for namespaces only.
-pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
+pub fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
     use rustix::thread::UnshareFlags;
     assert!(
         (UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS).contains(flags),
@@ -285,7 +280,7 @@ pub(crate) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
 }
 
 /// `SCHED_BATCH` for the calling thread: its wake-ups preempt nobody.
-pub(crate) fn schedule_as_batch() -> io::Result<()> {
+pub fn schedule_as_batch() -> io::Result<()> {
     // SAFETY: `sched_param` is plain data for which all-zero is a valid value, and the only one
     // that this policy takes.
     let parameter: libc::sched_param = unsafe { zeroed() };
@@ -295,7 +290,7 @@ pub(crate) fn schedule_as_batch() -> io::Result<()> {
 }
 
 /// Maps `pages` fresh pages of `size` bytes and returns how long one write to each took.
-pub(crate) fn touch_fresh_pages(pages: usize, size: usize) -> io::Result<std::time::Duration> {
+pub fn touch_fresh_pages(pages: usize, size: usize) -> io::Result<std::time::Duration> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     let len = pages * size;
     // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
@@ -367,11 +362,7 @@ fn core_set(cores: &[usize]) -> rustix::thread::CpuSet {
 
 /// Makes `command` run in the namespaces behind `joined`, in their order, on these cores, and end
 /// with this process.
-pub(crate) fn run_inside(
-    command: &mut std::process::Command,
-    joined: Vec<OwnedFd>,
-    cores: &[usize],
-) {
+pub fn run_inside(command: &mut std::process::Command, joined: Vec<OwnedFd>, cores: &[usize]) {
     use std::os::unix::process::CommandExt;
     let set = core_set(cores);
     let enter = move || {

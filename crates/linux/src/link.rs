@@ -46,7 +46,7 @@ fn zero_terminated(name: &str) -> Vec<u8> {
 }
 
 /// Makes a veth pair: `name` here, `peer_name` in the network namespace of process `peer`.
-pub(crate) fn make_pair(name: &str, peer_name: &str, peer: u32, mtu: u32) -> Result<()> {
+pub fn make_pair(name: &str, peer_name: &str, peer: u32, mtu: u32) -> Result<()> {
     let message = Message::new(RTM_NEWLINK, CREATE)
         .fixed(&interface_part(0, 0, 0))
         .attribute(IFLA_IFNAME, &zero_terminated(name))
@@ -66,7 +66,7 @@ pub(crate) fn make_pair(name: &str, peer_name: &str, peer: u32, mtu: u32) -> Res
 
 /// The kernel's counters of an interface, by their index in `struct rtnl_link_stats64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Count {
+pub enum Count {
     /// Frames that the stack got from it.
     Received = 0,
     /// Frames from the stack for which it had no room.
@@ -74,7 +74,7 @@ pub(crate) enum Count {
 }
 
 /// A count of the kernel for interface `name`.
-pub(crate) fn count(name: &str, count: Count) -> Result<u64> {
+pub fn count(name: &str, count: Count) -> Result<u64> {
     const RTM_GETLINK: u16 = 18;
     const IFLA_STATS64: u16 = 23;
     let at = count as usize * size_of::<u64>();
@@ -100,13 +100,13 @@ fn control_socket() -> Result<OwnedFd> {
 }
 
 /// The index of interface `name` in this namespace.
-pub(crate) fn index_of(name: &str) -> Result<u32> {
+pub fn index_of(name: &str) -> Result<u32> {
     netdevice::name_to_index(control_socket()?, name)
         .doing(|| format!("looking for the interface {name}"))
 }
 
 /// Sets the MTU and brings `name` up.
-pub(crate) fn bring_up(name: &str, mtu: Option<u32>) -> Result<()> {
+pub fn bring_up(name: &str, mtu: Option<u32>) -> Result<()> {
     let up = libc::IFF_UP as u32;
     let mut message = Message::new(RTM_NEWLINK, 0).fixed(&interface_part(index_of(name)?, up, up));
     if let Some(mtu) = mtu {
@@ -117,7 +117,7 @@ pub(crate) fn bring_up(name: &str, mtu: Option<u32>) -> Result<()> {
 }
 
 /// Rejects an MTU that a veth pair cannot have.
-pub(crate) fn check_mtu(mtu: u32) -> Result<()> {
+pub fn check_mtu(mtu: u32) -> Result<()> {
     match (MTU_MIN..=MTU_MAX).contains(&mtu) {
         true => Ok(()),
         false => wrong("mtu", format!("{mtu} B"), format!("between {MTU_MIN} B and {MTU_MAX} B")),
@@ -125,7 +125,7 @@ pub(crate) fn check_mtu(mtu: u32) -> Result<()> {
 }
 
 /// Gives `name` the address `address`/`prefix`.
-pub(crate) fn add_address(name: &str, address: Ipv4Addr, prefix: u8) -> Result<()> {
+pub fn add_address(name: &str, address: Ipv4Addr, prefix: u8) -> Result<()> {
     let mut part = [0u8; 8];
     part[0] = libc::AF_INET as u8;
     part[1] = prefix;
@@ -139,18 +139,18 @@ pub(crate) fn add_address(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(
 
 /// Offloads of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Offloads {
+pub struct Offloads {
     /// One descriptor may carry many segments: TSO and GSO.
-    pub(crate) segmentation: bool,
+    pub segmentation: bool,
     /// Arriving segments are merged before the stack sees them.
-    pub(crate) gro: bool,
+    pub gro: bool,
     /// Checksums are left to the hardware, which on a veth pair means they are skipped.
-    pub(crate) checksum: bool,
+    pub checksum: bool,
 }
 
 impl Offloads {
     /// Sets the offloads of `interface`.
-    pub(crate) fn apply(self, interface: &str) -> Result<()> {
+    pub fn apply(self, interface: &str) -> Result<()> {
         let fd = control_socket()?;
         let set = |command, on: bool, what: &str| {
             sys::ethtool(fd.as_fd(), interface, command, u32::from(on)).doing(|| {

@@ -18,7 +18,7 @@ pub(crate) fn set() -> Result<CpuSet> {
 }
 
 /// Pins the calling thread to `core`; `None` leaves it free.
-pub(crate) fn pin(core: Option<usize>) -> Result<()> {
+pub fn pin(core: Option<usize>) -> Result<()> {
     let Some(core) = core else { return Ok(()) };
     let mut set = CpuSet::new();
     set.set(core);
@@ -26,7 +26,7 @@ pub(crate) fn pin(core: Option<usize>) -> Result<()> {
 }
 
 /// Runs `work` on `core` and restores the thread's affinity.
-pub(crate) fn pinned<T>(core: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn pinned<T>(core: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = sched_getaffinity(None).doing("reading the allowed cores")?;
     pin(Some(core))?;
     let result = work();

@@ -5,14 +5,14 @@
 use std::path::Path;
 
 #[global_allocator]
-static HEAP: lastmeter_live::heap::HugePages = lastmeter_live::heap::HugePages;
+static HEAP: lastmeter_linux::heap::HugePages = lastmeter_linux::heap::HugePages;
 
 fn main() {
     if !cfg!(target_env = "gnu") || !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
         println!("SKIP: no huge pages: another C library, or a kernel without them");
         return;
     }
-    lastmeter_live::heap::use_huge_pages();
+    lastmeter_linux::heap::use_huge_pages();
     // Blocks as small as packets and as large as tables; the first may be in memory from before.
     for (len, count) in [(256, 10_000), (1 << 20, 4), (24 << 20, 4)] {
         let blocks: Vec<Vec<u8>> = (0..count).map(|_| Vec::with_capacity(len)).collect();

@@ -26,6 +26,7 @@ mod xdp;
 
 pub use element::{Arrivals, Arrived, Classes, Hosts, Peer, PortElement};
 pub use line::{Departure, Line, Outgoing, Shared};
+pub use memory::{Headers, Incoming};
 pub use packet::Packet;
 pub use tap::{Offload, Tap};
 pub use xdp::Xdp;

@@ -79,7 +79,7 @@ pub struct Line {
 
 impl Line {
     /// A line of `port`, whose times count from `epoch`.
-    pub(crate) fn new(name: String, port: Box<dyn Port>, epoch: Epoch) -> Line {
+    pub fn new(name: String, port: Box<dyn Port>, epoch: Epoch) -> Line {
         Line {
             name,
             counts: Counts::default(),
@@ -96,7 +96,7 @@ impl Line {
     }
 
     /// Times count from `epoch` from now on.
-    pub(crate) fn begin(&mut self, epoch: Epoch) {
+    pub fn begin(&mut self, epoch: Epoch) {
         self.epoch = epoch;
     }
 
@@ -112,7 +112,7 @@ impl Line {
     }
 
     /// Whether the port has failed for good.
-    pub(crate) fn gone(&self) -> bool {
+    pub fn gone(&self) -> bool {
         self.failures_in_a_row >= FAILURES_MAX
     }
 
@@ -197,7 +197,7 @@ impl Line {
     }
 
     /// Collects the port's lost frames, and returns all that the emulator itself lost here.
-    pub(crate) fn overruns(&mut self) -> u64 {
+    pub fn overruns(&mut self) -> u64 {
         self.counts.overrun += self.port.overruns();
         self.counts.overrun + self.counts.refused
     }

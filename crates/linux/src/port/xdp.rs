@@ -34,14 +34,14 @@ pub struct Xdp {
 impl Xdp {
     /// A socket, and the link that redirects frames of interface `index` of this namespace to it.
     /// Requires root.
-    pub(crate) fn open(index: u32) -> io::Result<(OwnedFd, OwnedFd)> {
+    pub fn open(index: u32) -> io::Result<(OwnedFd, OwnedFd)> {
         let fd = socket(AF_XDP, libc::SOCK_RAW, 0)?;
         let link = crate::bpf::redirect(index, fd.as_fd())?;
         Ok((fd, link))
     }
 
     /// A port on such a socket.
-    pub(crate) fn new(fd: OwnedFd, link: OwnedFd, index: u32, zero_copy: bool) -> io::Result<Xdp> {
+    pub fn new(fd: OwnedFd, link: OwnedFd, index: u32, zero_copy: bool) -> io::Result<Xdp> {
         let frames = Memory::anonymous(2 * FRAMES * CHUNK)?;
         set_frames(fd.as_fd(), &frames)?;
         let mut rings = rings(fd.as_fd())?;

@@ -147,7 +147,7 @@ impl Drop for Mapping {
 }
 
 /// Room for the headers of one call of `sendmmsg`.
-pub(crate) struct Headers {
+pub struct Headers {
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
 }
@@ -157,14 +157,14 @@ unsafe impl Send for Headers {}
 
 impl Headers {
     /// Room for `most` frames.
-    pub(crate) fn new(most: usize) -> Headers {
+    pub fn new(most: usize) -> Headers {
         // SAFETY: both are plain data for which all-zero is a valid value.
         let (vector, message): (libc::iovec, libc::mmsghdr) = unsafe { (zeroed(), zeroed()) };
         Headers { vectors: vec![vector; most], messages: vec![message; most] }
     }
 
     /// `sendmmsg`: returns how many frames the kernel accepted.
-    pub(crate) fn send_all(&mut self, fd: BorrowedFd<'_>, frames: &[Vec<u8>]) -> io::Result<usize> {
+    pub fn send_all(&mut self, fd: BorrowedFd<'_>, frames: &[Vec<u8>]) -> io::Result<usize> {
         let most = frames.len().min(self.vectors.len());
         let slots = self.vectors.iter_mut().zip(&mut self.messages);
         for ((vector, message), frame) in slots.zip(&frames[..most]) {
@@ -185,7 +185,7 @@ impl Headers {
 }
 
 /// Room for the packets of one call of `recvmmsg`.
-pub(crate) struct Incoming {
+pub struct Incoming {
     buffers: Vec<Vec<u8>>,
     vectors: Vec<libc::iovec>,
     messages: Vec<libc::mmsghdr>,
@@ -196,7 +196,7 @@ unsafe impl Send for Incoming {}
 
 impl Incoming {
     /// Room for `most` packets of `len` bytes; longer ones are cut.
-    pub(crate) fn new(most: usize, len: usize) -> Incoming {
+    pub fn new(most: usize, len: usize) -> Incoming {
         // SAFETY: both are plain data for which all-zero is a valid value.
         let (vector, message): (libc::iovec, libc::mmsghdr) = unsafe { (zeroed(), zeroed()) };
         let buffers = vec![vec![0; len]; most];
@@ -205,7 +205,7 @@ impl Incoming {
 
     /// `recvmmsg`: waits for the first packet up to the socket's timeout, and takes all available ones.
     /// Returns their number.
-    pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+    pub fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let slots = self.vectors.iter_mut().zip(&mut self.messages);
         for ((vector, message), buffer) in slots.zip(&mut self.buffers) {
             vector.iov_base = buffer.as_mut_ptr().cast();
@@ -224,7 +224,7 @@ impl Incoming {
     }
 
     /// Packet `at` of the last call.
-    pub(crate) fn packet(&self, at: usize) -> &[u8] {
+    pub fn packet(&self, at: usize) -> &[u8] {
         let len = self.messages[at].msg_len as usize;
         &self.buffers[at][..len.min(self.buffers[at].len())]
     }

@@ -28,13 +28,13 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 
 /// A message that is being built: header, fixed part, attributes.
-pub(crate) struct Message {
+pub struct Message {
     bytes: Vec<u8>,
 }
 
 impl Message {
     /// A message of `kind`; `flags` beyond request and acknowledgement, such as [`CREATE`].
-    pub(crate) fn new(kind: u16, flags: u16) -> Message {
+    pub fn new(kind: u16, flags: u16) -> Message {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
         bytes[6..8].copy_from_slice(&(REQUEST | flags).to_ne_bytes());
@@ -42,20 +42,20 @@ impl Message {
     }
 
     /// Appends the fixed part, which keeps the message aligned to four bytes.
-    pub(crate) fn fixed(mut self, part: &[u8]) -> Message {
+    pub fn fixed(mut self, part: &[u8]) -> Message {
         self.bytes.extend_from_slice(part);
         self.pad();
         self
     }
 
     /// Appends one attribute.
-    pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
+    pub fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
         self.push_attribute(kind, value);
         self
     }
 
     /// Appends an attribute with what `inside` appends.
-    pub(crate) fn nested(mut self, kind: u16, inside: impl FnOnce(Message) -> Message) -> Message {
+    pub fn nested(mut self, kind: u16, inside: impl FnOnce(Message) -> Message) -> Message {
         let at = self.bytes.len();
         self.push_attribute(kind, &[]);
         self = inside(self);
@@ -87,7 +87,7 @@ impl Message {
 }
 
 /// An open netlink socket of the calling thread's network namespace.
-pub(crate) struct Netlink {
+pub struct Netlink {
     fd: OwnedFd,
     sequence: u32,
     buffer: Vec<u8>,
@@ -95,7 +95,7 @@ pub(crate) struct Netlink {
 
 impl Netlink {
     /// `netlink::ROUTE` or `netlink::SOCK_DIAG`.
-    pub(crate) fn open(protocol: Option<Protocol>) -> Result<Netlink> {
+    pub fn open(protocol: Option<Protocol>) -> Result<Netlink> {
         let fd =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)
                 .doing("opening a netlink socket")?;
@@ -103,12 +103,12 @@ impl Netlink {
     }
 
     /// For links and addresses.
-    pub(crate) fn route() -> Result<Netlink> {
+    pub fn route() -> Result<Netlink> {
         Netlink::open(None) // `NETLINK_ROUTE` is zero, the default
     }
 
     /// One that receives what the kernel multicasts to these groups, a bit each.
-    pub(crate) fn subscribe(protocol: Protocol, groups: u32) -> Result<Netlink> {
+    pub fn subscribe(protocol: Protocol, groups: u32) -> Result<Netlink> {
         let netlink = Netlink::open(Some(protocol))?;
         let what = "subscribing to the kernel's reports";
         // The kernel grants what it may; too little shows as lost reports.
@@ -121,7 +121,7 @@ impl Netlink {
     }
 
     /// Hands the payload of each report that waits to `each`; how often reports were lost.
-    pub(crate) fn events(&mut self, mut each: impl FnMut(&[u8])) -> u64 {
+    pub fn events(&mut self, mut each: impl FnMut(&[u8])) -> u64 {
         let mut lost = 0;
         loop {
             let len = match recv(&self.fd, &mut self.buffer[..], RecvFlags::DONTWAIT) {
@@ -142,27 +142,17 @@ impl Netlink {
     }
 
     /// Sends `message` and waits for the kernel's acknowledgement.
-    pub(crate) fn change(&mut self, message: Message, what: &str) -> Result<()> {
+    pub fn change(&mut self, message: Message, what: &str) -> Result<()> {
         self.exchange(message, ACK, what, |_| ())
     }
 
     /// Sends `message` and hands the payload of each reply to `each`, until the acknowledgement.
-    pub(crate) fn ask(
-        &mut self,
-        message: Message,
-        what: &str,
-        each: impl FnMut(&[u8]),
-    ) -> Result<()> {
+    pub fn ask(&mut self, message: Message, what: &str, each: impl FnMut(&[u8])) -> Result<()> {
         self.exchange(message, ACK, what, each)
     }
 
     /// Sends `message` as a dump request and hands the payload of each reply to `each`.
-    pub(crate) fn dump(
-        &mut self,
-        message: Message,
-        what: &str,
-        each: impl FnMut(&[u8]),
-    ) -> Result<()> {
+    pub fn dump(&mut self, message: Message, what: &str, each: impl FnMut(&[u8])) -> Result<()> {
         self.exchange(message, DUMP, what, each)
     }
 
