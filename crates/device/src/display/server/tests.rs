@@ -7,7 +7,7 @@ use crate::display::screen::Rows;
 use crate::display::viewer::Viewer;
 use lastmeter_base::Stream as Random;
 use lastmeter_plugin::host::Limits;
-use lastmeter_wire::framebuffer::{Header, Operation, status};
+use lastmeter_wire::framebuffer::{HEADER_LEN, Header, Operation, status};
 use lastmeter_wire::rfb::{Area, Message, PixelFormat, encoding};
 use std::io::{Read, Write};
 
@@ -220,10 +220,27 @@ fn a_stranger_stays_in_its_part() {
     let display = server.display.clone();
     let serving =
         std::thread::spawn(move || commands::serve(&display, reader, theirs, || Ok(None), || ()));
+    // Pixels of the owner's part are marked; what is read back holds none of them.
+    let marked = move |word: &[u8]| {
+        let pixel = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        let at = (pixel & 0xffff) as usize;
+        pixel >> 16 == 0xa0 && at < 160 * 120 && {
+            let place = area((at % 160) as u16, (at / 160) as u16, 1, 1);
+            !place.within(part)
+        }
+    };
     let drained = std::thread::spawn(move || {
-        let (mut ours, mut read) = (ours, Vec::new());
-        let _ = ours.read_to_end(&mut read);
-        read
+        let (mut ours, mut head, mut answers) = (std::io::BufReader::new(ours), [0; HEADER_LEN], 0);
+        ours.read_exact(&mut head[..5]).expect("greeted");
+        while ours.read_exact(&mut head).is_ok() {
+            let header = Header::parse(&head);
+            let mut data = vec![0; header.length as usize];
+            ours.read_exact(&mut data).expect("whole");
+            let outside = data.chunks_exact(4).any(marked);
+            assert!(!outside, "read from outside: {:?}", rect(header.area));
+            answers += 1;
+        }
+        answers
     });
     let mut guest = std::io::BufWriter::new(writer);
     let greeting = [&b"LMFB\x01"[..], &[GUEST.len() as u8], GUEST.as_bytes()].concat();
@@ -245,23 +262,65 @@ fn a_stranger_stays_in_its_part() {
     }
     assert!(changed > 1000, "it did draw in its part: {changed}");
     drop(guest);
-    // Pixels of the owner's part are marked; what was read back holds none of them.
-    let read = drained.join().expect("read");
-    let marked = |word: &[u8]| {
-        let pixel = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        let at = (pixel & 0xffff) as usize;
-        pixel >> 16 == 0xa0 && at < before.len() && {
-            let place = area((at % 160) as u16, (at / 160) as u16, 1, 1);
-            !place.within(part)
+    assert!(drained.join().expect("nothing from outside") > 0, "it did read");
+}
+
+/// Messages that a stranger's viewer sends; colours stay comparable.
+fn prying(random: &mut Random) -> Message {
+    let sides = [0, 1, 39, 40, 59, 60, 61, 110, 160, 1000, 65_535];
+    let [x, y, w, h] = std::array::from_fn(|_| sides[random.below(sides.len() as u64) as usize]);
+    let (area, bits) = (Area { x, y, w, h }, random.bits());
+    match random.below(8) {
+        0 => {
+            let all = [encoding::RAW, encoding::HEXTILE, encoding::ZRLE, encoding::TIGHT];
+            let first = all[bits as usize % all.len()];
+            let more = [encoding::COPY, encoding::FENCE, encoding::CONTINUOUS, encoding::CURSOR];
+            let more = more.into_iter().enumerate().filter(|(at, _)| bits >> (8 + at) & 1 != 0);
+            Message::Encodings(std::iter::once(first).chain(more.map(|(_, one)| one)).collect())
         }
-    };
-    let mut rest = read.get(5..).expect("greeted");
-    while let Some((head, more)) = rest.split_first_chunk() {
-        let header = Header::parse(head);
-        let (data, more) = more.split_at((header.length as usize).min(more.len()));
-        assert!(!data.chunks_exact(4).any(marked), "read from outside: {:?}", rect(header.area));
-        rest = more;
+        1 => Message::Continuous { enable: bits & 1 != 0, area },
+        2 => Message::Fence { flags: bits as u32, payload: vec![7; (bits >> 32) as usize % 65] },
+        3 => Message::Key { down: bits & 1 != 0, key: bits as u32 },
+        4 => Message::Pointer { buttons: bits as u8, x, y },
+        5 => Message::SetSize { w, h, screens: 1 },
+        _ => Message::Update { incremental: bits & 1 != 0, area },
     }
+}
+
+/// A stranger that looks: whatever its viewer sends, no pixel from outside of its part comes back, and none changes.
+#[test]
+fn a_stranger_sees_its_part_n_23() {
+    let count = std::env::var("LASTMETER_COMMANDS").ok().and_then(|text| text.parse().ok());
+    let count: u64 = count.unwrap_or(20_000);
+    let server = start();
+    let (screen, part) = (&server.display.screen, area(50, 30, 60, 40));
+    let marks: Vec<u32> = (0..160 * 120).map(|at| 0x00a0_0000 | at).collect();
+    screen.put(screen.whole(), Rows::new(&marks, 160));
+    let mut stranger = viewer(&server, Some(GUEST)).expect("let in");
+    let (mut random, mut sent) = (Random::new(1997, "messages"), 0);
+    while sent < count {
+        for _ in 0..random.below(16) {
+            stranger.send(&prying(&mut random)).expect("sent");
+            sent += 1;
+        }
+        stranger.update(false).expect("an update");
+        sent += 1;
+        assert_eq!(stranger.size, (part.w, part.h));
+        for pixel in &stranger.pixels {
+            let at = pixel & 0xffff;
+            let place = area((at % 160) as u16, (at / 160) as u16, 1, 1);
+            assert!(*pixel == 0 || pixel >> 16 == 0xa0 && place.within(part), "{place:?}");
+        }
+    }
+    // At the end it has its part, as it is.
+    stranger.send(&Message::Encodings(vec![encoding::RAW])).expect("sent");
+    stranger.send(&Message::Continuous { enable: false, area: Area::default() }).expect("sent");
+    let began = Instant::now();
+    while stranger.pixels != screen.read(part) {
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not see its part");
+        stranger.update(false).expect("an update");
+    }
+    assert_eq!(screen.read(screen.whole()), marks);
 }
 
 #[test]
