@@ -1,7 +1,8 @@
 //! DTP over UDP at a device: each transaction is executed once and in order, whatever is lost (N-05).
 //!
 //! ```text
-//! transaction 0: greeting 5 | token's length 1 | token    answer: 0 | what the device says | cookie 8; or 1: refused
+//! transaction 0: greeting 5 | token's length 1 | token    answer: 0 | what the device says | cookie 8;
+//!                                                         or 1: refused, 2: only with TLS, which DTP has not
 //! transaction 1: the cookie                                answer: 0
 //! further:       the device's own commands                 answer: the device's
 //! ```
@@ -44,10 +45,22 @@ pub(crate) trait Service {
     type Session<'a>
     where
         Self: 'a;
-    /// A client that shows a token, and what it is told; `None` if it is refused.
-    fn begin(&self, token: &[u8]) -> Option<(Self::Session<'_>, Vec<u8>)>;
+    /// A client that shows a token, and what it is told; whether it is on this host.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn begin(&self, token: &[u8], is_local: bool) -> Result<(Self::Session<'_>, Vec<u8>), Refused>;
     /// Executes the commands of a transaction; the answer has at most [`ANSWER_MAX`] bytes.
     fn execute<'a>(&'a self, session: &mut Self::Session<'a>, commands: &[u8]) -> Vec<u8>;
+}
+
+/// Why a client is refused, as it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The token is not known.
+    Unknown = 1,
+    /// Its token came in the clear, and not from this host.
+    Clear = 2,
 }
 
 struct Session<T> {
@@ -133,8 +146,10 @@ fn begin<'a, S: Service>(
         let oldest = *oldest?.0;
         sessions.remove(&oldest);
     }
-    let Some((own, hello)) = service.begin(token) else {
-        return Some(Answer::to(packet, vec![1]));
+    let is_local = key.0.ip().to_canonical().is_loopback();
+    let (own, hello) = match service.begin(token, is_local) {
+        Ok(begun) => begun,
+        Err(refused) => return Some(Answer::to(packet, vec![refused as u8])),
     };
     let random = unpredictable().ok()?;
     let cookie: [u8; COOKIE_LEN] = std::array::from_fn(|at| random[at]);
@@ -243,6 +258,9 @@ impl Client {
             buffer: vec![0; DATAGRAM_MAX],
         };
         let answer = own.transact([&greeting[..], &[count], token.as_bytes()].concat())?;
+        if answer == [Refused::Clear as u8] {
+            return Err("the device wants TLS from other hosts, which DTP has not".to_owned());
+        }
         let said = answer.split_last_chunk::<COOKIE_LEN>();
         let Some(([0, hello @ ..], cookie)) = said else {
             return Err("the device knows no such token".to_owned());

@@ -9,7 +9,7 @@
 use super::gate::Gate;
 use super::nbd::{Session, failure};
 use super::{ANSWER, Disk, MEDIUM, POLICY, RECEIVE};
-use crate::transactions::{self, Client, Service};
+use crate::transactions::{self, Client, Refused, Service};
 use lastmeter_wire::nbd::{self, Command, REQUEST_LEN, Request, error, flag};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use std::collections::HashMap;
@@ -62,10 +62,11 @@ impl Service for Disk {
     const GREETING: [u8; 5] = *b"LMDK\x01";
     type Session<'a> = Gate<'a>;
 
-    fn begin(&self, token: &[u8]) -> Option<(Gate<'_>, Vec<u8>)> {
-        let gate = Gate::new(self, self.client(&String::from_utf8_lossy(token))?).ok()?;
+    fn begin(&self, token: &[u8], _: bool) -> Result<(Gate<'_>, Vec<u8>), Refused> {
+        let client = self.client(&String::from_utf8_lossy(token)).ok_or(Refused::Unknown)?;
+        let gate = Gate::new(self, client).map_err(|_| Refused::Unknown)?;
         let (size, block) = (gate.size().to_be_bytes(), self.medium.block().to_be_bytes());
-        Some((gate, [&size[..], &block].concat()))
+        Ok((gate, [&size[..], &block].concat()))
     }
     fn execute<'a>(&'a self, gate: &mut Gate<'a>, transaction: &[u8]) -> Vec<u8> {
         let mut lap = self.account.begin();

@@ -16,6 +16,8 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// The answer to a program of another host that does not begin TLS, which it must.
+pub(super) const ENCRYPT: u8 = 2;
 /// How often a thread that waits for events checks whether its program is still connected.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -312,8 +314,10 @@ impl<S: Read + Write> Program<S> {
         let mut stream = BufReader::new(stream);
         let mut answer = [0; 5];
         stream.read_exact(&mut answer[..1]).map_err(|error| words(&error))?;
-        if answer[0] != 0 {
-            return Err("the display knows no such token".to_owned());
+        match answer[0] {
+            0 => {}
+            ENCRYPT => return Err("the display wants TLS from other hosts".to_owned()),
+            _ => return Err("the display knows no such token".to_owned()),
         }
         stream.read_exact(&mut answer[1..]).map_err(|error| words(&error))?;
         let short = |at: usize| u16::from_be_bytes([answer[at], answer[at + 1]]);

@@ -2,10 +2,12 @@
 //!
 //! A client begins with `LMFB` 2 and is told the width and height of its screen, 2 bytes each. A transaction has whole
 //! commands, as many as fit; its answer has those of the commands that have one.
+//!
+//! Nothing is encrypted: where the owner has a certificate, tokens of programs on other hosts are refused.
 
 use super::commands::{execute, who};
 use super::gate::{Display, Gate};
-use crate::transactions::{self, ANSWER_MAX, Client, Service};
+use crate::transactions::{self, ANSWER_MAX, Client, Refused, Service};
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::framebuffer::{ANSWER, ANSWERED, HEADER_LEN, Header, Operation, status};
 use std::net::{ToSocketAddrs, UdpSocket};
@@ -22,11 +24,14 @@ impl Service for Display {
     const GREETING: [u8; 5] = *b"LMFB\x02";
     type Session<'a> = (&'a str, Gate<'a>);
 
-    fn begin(&self, token: &[u8]) -> Option<(Self::Session<'_>, Vec<u8>)> {
-        let client = who(self, token)?;
-        let gate = Gate::new(self, client).ok()?;
+    fn begin(&self, token: &[u8], is_local: bool) -> Result<(Self::Session<'_>, Vec<u8>), Refused> {
+        if self.tls.is_some() && !is_local {
+            return Err(Refused::Clear);
+        }
+        let client = who(self, token).ok_or(Refused::Unknown)?;
+        let gate = Gate::new(self, client).map_err(|_| Refused::Unknown)?;
         let size = [gate.region.w.to_be_bytes(), gate.region.h.to_be_bytes()].concat();
-        Some(((client, gate), size))
+        Ok(((client, gate), size))
     }
     /// A command that is not whole ends it.
     fn execute<'a>(&'a self, session: &mut Self::Session<'a>, mut commands: &[u8]) -> Vec<u8> {

@@ -47,7 +47,8 @@ use lastmeter_plugin::request::Rect;
 use lastmeter_plugin::setting::Setting;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,6 +59,8 @@ use std::time::{Duration, Instant};
 pub const CLIENTS_MAX: usize = 256;
 /// Time that a program has to authenticate.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Bytes that are read of a program that is refused.
+const REFUSED_MAX: u64 = 1024;
 /// One command in this many is timed; all updates are.
 const SAMPLE: u64 = 16;
 /// The default limit on JPEG quality.
@@ -362,6 +365,11 @@ fn connected(display: &Display, tell: &impl Fn(&str), stream: TcpStream) -> Resu
         let writer = stream.try_clone();
         program(display, tell, stream, writer, || Ok(None));
     } else {
+        // What it sent has to be read, or the answer is lost.
+        let told = (&stream).write_all(&[commands::ENCRYPT]);
+        let told = told.and_then(|()| stream.shutdown(Shutdown::Write));
+        let rest = Patient::new(stream, Instant::now() + PATIENCE, Arc::default());
+        let _ = told.and_then(|()| io::copy(&mut rest.take(REFUSED_MAX), &mut io::sink()));
         return Err("a program on another host came without TLS".to_owned());
     }
     Ok(())
@@ -406,6 +414,8 @@ fn accept(
 
 #[cfg(test)]
 mod clients;
+#[cfg(test)]
+mod elsewhere;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl Link {
     }
     /// Whether it does not leave this host.
     pub(super) fn is_local(&self) -> bool {
-        self.stream.local_addr().is_ok_and(|address| address.ip().is_loopback())
+        crate::link::Stream::is_local(&self.stream)
     }
     /// Whether it is encrypted.
     pub(super) fn is_encrypted(&self) -> bool {

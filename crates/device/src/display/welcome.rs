@@ -50,7 +50,10 @@ pub(super) fn welcome(display: &Display, link: &mut Link) -> Result<String, Stri
     if types.is_empty() {
         let why = match display.tls.is_some() {
             true => "this display wants VeNCrypt, which version 3.3 does not have",
-            false => "this display is for viewers on its own host",
+            false => {
+                "this display is for viewers on its own host: it has no certificate for TLS, and \
+                 VNC's passwords are not safe on a network"
+            }
         };
         let head: &[u8] = if old { &[0; 4] } else { &[0] };
         link.say(&[head, &(why.len() as u32).to_be_bytes(), why.as_bytes()].concat())?;
@@ -74,7 +77,10 @@ pub(super) fn welcome(display: &Display, link: &mut Link) -> Result<String, Stri
     // Version 3.8 sends a result even without authentication; older ones only after a password.
     let tells = &version == b"RFB 003.008\n" || chosen != security::NONE;
     let Some(client) = client else {
-        let why = "no such password";
+        let why = match types.contains(&chosen) {
+            true => "no such password",
+            false => "this display did not offer that way",
+        };
         let reason = [&(why.len() as u32).to_be_bytes(), why.as_bytes()].concat();
         link.say(&[&[0, 0, 0, 1][..], if old { &[][..] } else { &reason }].concat())?;
         return Err("a viewer did not know a password".to_owned());

@@ -15,7 +15,7 @@ use std::io::{Read, Write};
 
 /// A certificate of localhost and its key, made by `openssl`; nothing if it is not installed.
 #[allow(clippy::print_stdout, reason = "tests say what they skip")]
-fn certificate(folder: &Path) -> bool {
+pub(super) fn certificate(folder: &Path) -> bool {
     let mut command = std::process::Command::new("openssl");
     command
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
@@ -30,7 +30,7 @@ fn certificate(folder: &Path) -> bool {
     made
 }
 
-fn in_folder(text: &str, folder: &Path) -> Server {
+pub(super) fn in_folder(text: &str, folder: &Path) -> Server {
     let config = Config::parse(text).expect("sound");
     let host = Host::new(lastmeter_plugin::host::Limits {
         instances: 4,
