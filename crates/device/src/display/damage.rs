@@ -227,14 +227,14 @@ impl Damage {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SIDE: u16 = 80;
-    const WHOLE: Rect = Rect { x: 0, y: 0, w: SIDE, h: SIDE };
+    pub(crate) const SIDE: u16 = 80;
+    pub(crate) const WHOLE: Rect = Rect { x: 0, y: 0, w: SIDE, h: SIDE };
 
-    fn any_rect() -> impl Strategy<Value = Rect> {
+    pub(crate) fn any_rect() -> impl Strategy<Value = Rect> {
         (0..SIDE, 0..SIDE, 1..SIDE, 1..SIDE).prop_map(|(x, y, w, h)| Rect {
             x,
             y,
@@ -244,14 +244,14 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    pub(crate) enum Step {
         Draw(Rect),
         Copy(Rect, u16, u16),
         /// All of it, or a part.
         See(bool),
     }
 
-    fn any_step() -> impl Strategy<Value = Step> {
+    pub(crate) fn any_step() -> impl Strategy<Value = Step> {
         prop_oneof![
             any_rect().prop_map(Step::Draw),
             (any_rect(), 0..SIDE, 0..SIDE).prop_map(|(to, x, y)| Step::Copy(
@@ -263,15 +263,15 @@ mod tests {
         ]
     }
 
-    fn at(x: u16, y: u16) -> usize {
+    pub(crate) fn at(x: u16, y: u16) -> usize {
         usize::from(y) * usize::from(SIDE) + usize::from(x)
     }
 
-    fn each(rect: Rect) -> impl Iterator<Item = (u16, u16)> {
+    pub(crate) fn each(rect: Rect) -> impl Iterator<Item = (u16, u16)> {
         (rect.y..rect.y + rect.h).flat_map(move |y| (rect.x..rect.x + rect.w).map(move |x| (x, y)))
     }
 
-    fn copy(pixels: &mut [u32], to: Rect, by: (i32, i32)) {
+    pub(crate) fn copy(pixels: &mut [u32], to: Rect, by: (i32, i32)) {
         let old = pixels.to_vec();
         for (x, y) in each(to) {
             pixels[at(x, y)] = old[at((i32::from(x) - by.0) as u16, (i32::from(y) - by.1) as u16)];

@@ -5,6 +5,7 @@
 //!
 //! Rows: N-19.
 
+use super::adapt;
 use super::screen::Screen;
 use crate::access::Access;
 use crate::account::Account;
@@ -61,6 +62,8 @@ pub struct Display {
     pub tls: Option<Arc<ServerConfig>>,
     /// The limit on JPEG quality.
     pub quality: u8,
+    /// How the quality follows what a viewer's link carries.
+    pub adapt: adapt::Settings,
     /// The account of updates.
     pub updates: Account,
     /// The account of commands.

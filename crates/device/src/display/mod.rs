@@ -9,11 +9,13 @@
 //! A client may be given a part of the screen: a derived display, whose corner is its origin, and outside of
 //! which it can neither draw nor read.
 
+pub mod adapt;
 pub mod commands;
 pub mod damage;
 pub mod datagrams;
 pub mod encoding;
 pub mod gate;
+mod lossy;
 mod party;
 pub mod screen;
 pub mod server;

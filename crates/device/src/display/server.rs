@@ -10,6 +10,7 @@
 //! web = "127.0.0.1:5800"          # viewers in a browser
 //! pages = "/usr/share/novnc"      # the folder of noVNC
 //! quality = 80                    # limit on JPEG quality; 0: no JPEG
+//! adapt = { slow = "50 ms" }      # how it follows what a viewer's link carries: see `adapt`
 //! input = ["owner"]               # clients that get key and pointer events, and set the cursor
 //! resize = ["owner"]              # clients that may change the screen's size
 //!
@@ -35,7 +36,7 @@
 use super::gate::{COMMAND_STAGES, DEPTH_MAX, Display, Part, UPDATE_STAGES};
 use super::screen::Screen;
 use super::transport::Link;
-use super::{commands, datagrams, session, web};
+use super::{adapt, commands, datagrams, session, web};
 use crate::access::{Access, Client, Table};
 use crate::account::Account;
 use crate::duplex::{self, Duplex};
@@ -96,6 +97,8 @@ pub struct Config {
     pub transfer: Option<transfer::Config>,
     /// The limit on JPEG quality; 0 for no JPEG.
     pub quality: Option<u8>,
+    /// How it follows what a viewer's link carries.
+    pub adapt: adapt::Config,
     /// Clients that get key and pointer events, and set the cursor.
     pub input: Vec<String>,
     /// Clients that may change the screen's size.
@@ -172,6 +175,7 @@ impl Config {
             resize: self.resize.clone(),
             tls,
             quality,
+            adapt: self.adapt.settings()?,
             // Of a pixel that is sent raw: out of the screen, into the message; into the kernel.
             updates: Account::new("display", &UPDATE_STAGES, 1).passing(2, 2, 4).passing(3, 1, 2),
             // Of a pixel that is put: out of the kernel; into the screen.
@@ -412,6 +416,8 @@ fn accept(
     Ok(address)
 }
 
+#[cfg(test)]
+mod adapting;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]

@@ -3,8 +3,10 @@
 //! One thread serves it, and sleeps until the viewer sends something or something is drawn. What is drawn while the
 //! viewer receives an update is part of the next one, so a slow viewer gets fewer updates, and delays nobody.
 
+use super::adapt::{Adapt, Sent};
 use super::encoding::{Encoder, area, rect};
 use super::gate::{Display, Gate, Refusal, VIEW};
+use super::lossy::Lossy;
 use super::screen::{Event, Update, Watcher};
 use super::transport::Link;
 use super::welcome::welcome;
@@ -21,6 +23,10 @@ const AGAIN: Duration = Duration::from_millis(50);
 const AHEAD_MAX: u32 = 3;
 /// Limit on updates whose fence a viewer owes; the time of older ones is given up.
 const OWED_MAX: usize = 64;
+/// Limit on the pixels of an update that makes exact what was sent as JPEG, however much room there is.
+const EXACT_MAX: usize = 1 << 18;
+/// Bytes of a pixel that is sent exactly, at most.
+const PIXEL: usize = 3;
 /// The flag of a fence that requests an answer.
 const FENCE_REQUEST: u32 = 1 << 31;
 /// The flag of a fence that is answered when all before it is done.
@@ -64,6 +70,7 @@ pub(super) fn serve(display: &Display, mut link: Link) -> Result<(), String> {
         name: display.name.clone(),
     };
     link.say(&init.emit())?;
+    let lossy = Lossy::new(gate.region);
     let mut session = Session {
         display,
         may_resize: display.resize.contains(&client) && gate.part().is_none(),
@@ -75,6 +82,11 @@ pub(super) fn serve(display: &Display, mut link: Link) -> Result<(), String> {
         sizes: Sizes::Kept,
         size: None,
         copies: false,
+        adapt: Adapt::new(display.adapt.clone()),
+        lossy,
+        began: Instant::now(),
+        still: None,
+        exact: 0,
         cursor: None,
         fences: false,
         continuous_known: false,
@@ -82,14 +94,23 @@ pub(super) fn serve(display: &Display, mut link: Link) -> Result<(), String> {
         continuous: None,
         ahead: 0,
         owed: VecDeque::new(),
+        last: None,
+        had: Instant::now(),
         retry: None,
         update: Update::default(),
         bytes: Vec::new(),
     };
     let ended = session.run();
-    session.owed.drain(..).for_each(|(lap, bytes)| display.updates.end(lap, bytes));
+    session.owed.drain(..).for_each(|(lap, way)| display.updates.end(lap, way.sent.bytes as u64));
     display.screen.forget(&session.watcher);
     ended
+}
+
+/// An update on its way.
+#[derive(Clone, Copy)]
+struct Way {
+    sent: Sent,
+    began: Instant,
 }
 
 struct Session<'a> {
@@ -106,6 +127,16 @@ struct Session<'a> {
     size: Option<(u16, u16)>,
     /// Whether the viewer supports CopyRect.
     copies: bool,
+    /// The JPEG quality that its link carries.
+    adapt: Adapt,
+    /// What it has been sent as JPEG.
+    lossy: Lossy,
+    /// Times of `lossy` are since then.
+    began: Instant,
+    /// When some of that may have to be sent exactly.
+    still: Option<Instant>,
+    /// The pixels of that in the next update.
+    exact: usize,
     /// The cursor that the viewer has, by its number; 0 for none; absent if it supports none.
     cursor: Option<u64>,
     /// Whether the viewer supports fences.
@@ -117,8 +148,12 @@ struct Session<'a> {
     continuous: Option<Rect>,
     /// Updates whose fence has not been answered.
     ahead: u32,
-    /// Their times and bytes.
-    owed: VecDeque<(Lap, u64)>,
+    /// Their times.
+    owed: VecDeque<(Lap, Way)>,
+    /// The last update of a viewer that does not support fences, until it asks for the next one.
+    last: Option<Way>,
+    /// When the viewer had the last one.
+    had: Instant,
     /// When a policy is asked again.
     retry: Option<Instant>,
     update: Update,
@@ -142,7 +177,9 @@ impl Session<'_> {
                 self.retry = None;
                 self.show()?;
             }
-            if !self.link.wait(Some(self.watcher.wake()), self.retry)? {
+            let wanted = self.asked().is_some_and(|part| !part.meet(self.own()).is_empty());
+            let until = self.retry.or(self.still.filter(|_| wanted));
+            if !self.link.wait(Some(self.watcher.wake()), until)? {
                 return Ok(());
             }
         }
@@ -164,6 +201,7 @@ impl Session<'_> {
     fn fit(&mut self) {
         let Some(region) = self.watcher.resized() else { return };
         self.gate.region = region;
+        (self.lossy, self.still, self.exact) = (Lossy::new(region), None, 0);
         if self.sizes != Sizes::Kept && self.told != (region.w, region.h) {
             match self.size {
                 // A wish that was refused is answered first, and then this is told.
@@ -177,6 +215,7 @@ impl Session<'_> {
             Message::Format(format) => self.encoder.format = format,
             Message::Encodings(list) => {
                 self.encoder.choose(&list, self.display.quality);
+                self.adapt.ask(self.encoder.quality);
                 self.copies = list.contains(&encoding::COPY);
                 self.cursor = list.contains(&encoding::CURSOR).then(|| self.cursor.unwrap_or(0));
                 let had = self.sizes;
@@ -201,6 +240,9 @@ impl Session<'_> {
             }
             Message::Update { incremental, area } => {
                 let area = rect(area).meet(self.own());
+                if let Some(way) = self.last.take() {
+                    self.arrived(way, area);
+                }
                 if !incremental {
                     self.watcher.again(self.placed(area));
                 }
@@ -217,9 +259,11 @@ impl Session<'_> {
                     self.link.say(&rfb::fence(flags & FENCE_KNOWN, &payload))?;
                 } else {
                     self.ahead = self.ahead.saturating_sub(1);
-                    if let Some((mut lap, bytes)) = self.owed.pop_front() {
+                    if let Some((mut lap, way)) = self.owed.pop_front() {
                         lap.served(VIEW);
-                        self.display.updates.end(lap, bytes);
+                        self.display.updates.end(lap, way.sent.bytes as u64);
+                        let part = self.wanted.or(self.continuous).unwrap_or(self.own());
+                        self.arrived(way, part);
                     }
                 }
             }
@@ -316,11 +360,40 @@ impl Session<'_> {
         self.link.say(&self.bytes)?;
         Ok(true)
     }
+    /// The part of its screen of which the viewer would take an update now.
+    fn asked(&self) -> Option<Rect> {
+        self.wanted.or(self.continuous.filter(|_| self.ahead < AHEAD_MAX))
+    }
+    /// Milliseconds since it began.
+    fn now(&self) -> u32 {
+        self.began.elapsed().as_millis() as u32
+    }
+    /// The viewer has an update, and asks for this part of its screen.
+    fn arrived(&mut self, way: Way, part: Rect) {
+        let now = Instant::now();
+        // Those before it were on their way first.
+        let seconds = (now - way.began.max(self.had)).as_secs_f64();
+        self.had = now;
+        let queued = self.watcher.waits(self.placed(part));
+        self.adapt.done(way.sent, seconds, queued);
+    }
+    /// Whether something in this part of the screen was sent as JPEG and has not changed for long. As much of that as
+    /// the link carries soon is part of the next update.
+    fn stands_still(&mut self, part: Rect) -> bool {
+        let Some(still) = self.adapt.still() else { return false };
+        if self.still.is_none_or(|at| Instant::now() < at) {
+            return false;
+        }
+        let pixels = (self.adapt.room() / PIXEL).clamp(1, EXACT_MAX);
+        let (due, next) = self.lossy.due(part, self.now(), still.as_millis() as u32, pixels);
+        due.iter().for_each(|rect| self.watcher.again(*rect));
+        self.still = next.map(|wait| Instant::now() + Duration::from_millis(wait.into()));
+        self.exact = due.iter().map(|rect| usize::from(rect.w) * usize::from(rect.h)).sum();
+        self.exact > 0
+    }
     /// Sends what has changed, if the viewer wants it.
     fn show(&mut self) -> Result<(), String> {
-        let Some(part) = self.wanted.or(self.continuous.filter(|_| self.ahead < AHEAD_MAX)) else {
-            return Ok(());
-        };
+        let Some(part) = self.asked() else { return Ok(()) };
         if self.announce()? {
             // That was the answer to its request.
             if self.wanted.take().is_some() {
@@ -328,7 +401,14 @@ impl Session<'_> {
             }
         }
         let part = part.meet(self.own());
-        if part.is_empty() || !self.watcher.waits(self.placed(part)) {
+        if part.is_empty() {
+            return Ok(());
+        }
+        let place = self.placed(part);
+        if self.lossy.ask(place, self.now()) {
+            self.still = Some(Instant::now());
+        }
+        if !self.watcher.waits(place) && !self.stands_still(place) {
             return Ok(());
         }
         let mut lap = self.display.updates.begin_at(self.watcher.since());
@@ -342,6 +422,7 @@ impl Session<'_> {
             }
             Err(Refusal::Outside) => {
                 self.display.updates.refuse(Refusal::Outside.words());
+                self.retry = Some(Instant::now() + AGAIN);
                 return Ok(());
             }
         };
@@ -352,31 +433,38 @@ impl Session<'_> {
             self.retry = Some(Instant::now() + AGAIN);
             return Ok(());
         }
-        self.encode();
+        let quality = self.encode();
         lap.served(2);
         self.wanted = None;
         if self.fences {
             self.bytes.extend(rfb::fence(FENCE_REQUEST | FENCE_BEFORE, &[]));
             self.ahead += 1;
         }
+        let sent = Sent { bytes: self.bytes.len(), quality };
+        let way = Way { sent, began: Instant::now() };
         self.link.say(&self.bytes)?;
         lap.served(3);
-        let bytes = self.bytes.len() as u64;
         if !self.fences {
-            self.display.updates.end(lap, bytes);
+            self.display.updates.end(lap, sent.bytes as u64);
+            self.last = Some(way);
             return Ok(());
         }
         if self.owed.len() == OWED_MAX
-            && let Some((lap, bytes)) = self.owed.pop_front()
+            && let Some((lap, way)) = self.owed.pop_front()
         {
-            self.display.updates.end(lap, bytes);
+            self.display.updates.end(lap, way.sent.bytes as u64);
         }
-        self.owed.push_back((lap, bytes));
+        self.owed.push_back((lap, way));
         Ok(())
     }
-    /// The update's bytes.
-    fn encode(&mut self) {
+    /// The update's bytes; the quality of what of it is JPEG.
+    fn encode(&mut self) -> Option<u8> {
         let (bytes, update) = (&mut self.bytes, &self.update);
+        // If much more was drawn meanwhile, it comes as usual.
+        let exact = 2 * std::mem::take(&mut self.exact) >= update.pixels.len();
+        let quality = self.adapt.quality().filter(|_| !exact);
+        self.encoder.quality = quality;
+        self.encoder.lossy().clear();
         bytes.clear();
         bytes.extend([0; 4]);
         let mut count = 0;
@@ -395,5 +483,16 @@ impl Session<'_> {
             count += self.encoder.put(self.gate.own(*rect), pixels, bytes);
         }
         bytes[2..4].copy_from_slice(&(count as u16).to_be_bytes());
+        let (region, now) = (self.gate.region, self.now());
+        let jpeg = self.encoder.lossy();
+        if let Some(still) = self.adapt.still() {
+            jpeg.iter_mut()
+                .for_each(|rect| (rect.x, rect.y) = (rect.x + region.x, rect.y + region.y));
+            self.lossy.sent(self.update.copy, &self.update.rects, jpeg, now);
+            if !jpeg.is_empty() {
+                self.still.get_or_insert_with(|| Instant::now() + still);
+            }
+        }
+        quality.filter(|_| !self.encoder.lossy().is_empty())
     }
 }

@@ -41,6 +41,8 @@ pub struct Viewer {
     pub bytes: u64,
     /// Rectangles received: copies, and others.
     pub rectangles: (u64, u64),
+    /// How coarse the last JPEG was, if there was one: the first step of its quantiser.
+    pub coarseness: Option<u8>,
     /// The cursor, if the server sent one.
     pub pointer: Option<Pointer>,
     /// The result of the last wish for another size, as the server tells it.
@@ -85,6 +87,7 @@ impl Viewer {
             pixels: Vec::new(),
             bytes: 0,
             rectangles: (0, 0),
+            coarseness: None,
             pointer: None,
             wished: None,
         };
@@ -293,6 +296,7 @@ impl Viewer {
             let format = self.format;
             let decoded = decoder.take(&format, rectangle, self);
             self.decoder = decoder;
+            self.coarseness = self.decoder.coarseness();
             let pixels = decoded?;
             self.rectangles.1 += 1;
             if at.is_empty() {

@@ -108,7 +108,7 @@ pub struct Encoder {
     /// One of raw, hextile, Tight, ZRLE.
     encoding: i32,
     /// JPEG quality, from 1 to 100; `None`: lossless.
-    quality: Option<u8>,
+    pub quality: Option<u8>,
     zrle: zrle::Encoder,
     tight: tight::Encoder,
 }
@@ -140,6 +140,10 @@ impl Encoder {
         const QUALITIES: [u8; 10] = [15, 29, 41, 42, 62, 77, 79, 86, 92, 100];
         let wanted = understood.iter().find_map(level).filter(|_| quality > 0);
         self.quality = wanted.map(|level| QUALITIES[usize::from(level)].min(quality));
+    }
+    /// What was sent as JPEG since this was cleared, on the viewer's screen.
+    pub fn lossy(&mut self) -> &mut Vec<Rect> {
+        &mut self.tight.lossy
     }
     /// The encoding in use.
     pub fn encoding(&self) -> i32 {
@@ -205,6 +209,10 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    /// How coarse the last JPEG was, if there was one: the first step of its quantiser.
+    pub fn coarseness(&self) -> Option<u8> {
+        self.tight.coarseness
+    }
     /// The colours of a rectangle whose header has been read.
     ///
     /// # Errors

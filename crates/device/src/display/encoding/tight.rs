@@ -50,6 +50,8 @@ pub(super) struct Encoder {
     streams: [Deflate; 3],
     palette: Palette,
     jpeg: Option<jpeg::Encoder>,
+    /// What was sent as JPEG, on the viewer's screen.
+    pub(super) lossy: Vec<Rect>,
     /// What is compressed next.
     plain: Vec<u8>,
     /// What was compressed.
@@ -60,7 +62,7 @@ impl Default for Encoder {
     fn default() -> Encoder {
         let streams = std::array::from_fn(|_| Deflate::default());
         let (palette, plain, packed) = (Palette::new(COLOURS_MAX), Vec::new(), Vec::new());
-        Encoder { streams, palette, jpeg: None, plain, packed }
+        Encoder { streams, palette, jpeg: None, lossy: Vec::new(), plain, packed }
     }
 }
 
@@ -157,7 +159,9 @@ impl Encoder {
                 let (left, top) = (at.x + x as u16, at.y + y as u16);
                 let place = Rect { x: left, y: top, w: part.w as u16, h: part.h as u16 };
                 bytes.extend(Rectangle { area: area(place), encoding: encoding::TIGHT }.emit());
-                self.put_part(format, quality, part, sort, bytes);
+                if self.put_part(format, quality, part, sort, bytes) {
+                    self.lossy.push(place);
+                }
                 x += part.w;
                 count += 1;
             }
@@ -187,6 +191,7 @@ impl Encoder {
         let worth = few && self.palette.colours.len() * 4 <= cell.w * cell.h;
         if worth { Sort::Few } else { Sort::Many }
     }
+    /// Whether it is a JPEG.
     fn put_part(
         &mut self,
         format: &PixelFormat,
@@ -194,12 +199,13 @@ impl Encoder {
         part: View<'_>,
         sort: Sort,
         bytes: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         self.plain.clear();
         let stream = match sort {
             Sort::One(colour) => {
                 bytes.push(FILL);
-                return put_pixel(format, colour, bytes);
+                put_pixel(format, colour, bytes);
+                return false;
             }
             Sort::Two(low, high) => {
                 bytes.extend([FILTER | (TWO as u8) << 4, PALETTE, 1]);
@@ -224,7 +230,8 @@ impl Encoder {
             Sort::Many => {
                 let photograph = part.w * part.h >= JPEG_MIN && format.bits >= 16;
                 if let Some(quality) = quality.filter(|_| photograph) {
-                    return self.put_jpeg(quality, part, bytes);
+                    self.put_jpeg(quality, part, bytes);
+                    return true;
                 }
                 bytes.push((FULL as u8) << 4);
                 put_pixels(format, part, &mut self.plain);
@@ -233,12 +240,13 @@ impl Encoder {
         };
         if self.plain.len() < PLAIN_MAX {
             bytes.extend_from_slice(&self.plain);
-            return;
+            return false;
         }
         self.packed.clear();
         self.streams[stream].deflate(&self.plain, &mut self.packed);
         put_length(self.packed.len(), bytes);
         bytes.extend_from_slice(&self.packed);
+        false
     }
     fn put_jpeg(&mut self, quality: u8, part: View<'_>, bytes: &mut Vec<u8>) {
         let kept = self.jpeg.take().filter(|kept| kept.quality == quality);
@@ -278,6 +286,15 @@ pub fn from_jpeg(bytes: &[u8], w: usize, h: usize) -> Result<Vec<u32>, String> {
 #[derive(Default)]
 pub(super) struct Decoder {
     streams: [Inflate; 4],
+    /// The first step of the last JPEG's quantiser.
+    pub(super) coarseness: Option<u8>,
+}
+
+/// The first step of a JPEG's first quantiser.
+fn coarseness(jpeg: &[u8]) -> Option<u8> {
+    // Its marker, its length, which quantiser it is, its steps.
+    let start = jpeg.windows(2).position(|marker| marker == [0xff, 0xdb])?;
+    jpeg.get(start + 5).copied()
 }
 
 impl Decoder {
@@ -319,7 +336,9 @@ impl Decoder {
             }
             JPEG => {
                 let len = length(source)?;
-                canvas.pixels = from_jpeg(&source.take(len)?, w, h)?;
+                let jpeg = source.take(len)?;
+                canvas.pixels = from_jpeg(&jpeg, w, h)?;
+                self.coarseness = coarseness(&jpeg);
                 return Ok(());
             }
             other if other & 128 != 0 => return Err(format!("Tight: compression {other}")),
