@@ -219,3 +219,46 @@ fn e_55_a_guest_sees_a_stretched_adapter_and_the_ledger_the_adapters_own_time() 
     let bus = value["paths"][0]["stages"][2]["service"]["mean"].as_f64().unwrap();
     assert!(bus < 2.0 * 98e-6, "of the adapter's own time: {bus}");
 }
+
+#[test]
+fn a_03_a_stock_guest_runs_virtio_by_vfio_user_with_an_interrupt_for_each_ring() {
+    let sets = [
+        "--bus=vfio",
+        "host-interface.driver=virtio",
+        "transfer.per-byte=1 us/B",
+        "host-interface.coalescing=64",
+        "host-interface.coalescing-time=2 ms",
+    ];
+    // The driver goes and comes back, which resets the device.
+    let script = "echo driver $(basename $(readlink /sys/class/net/eth0/device/driver)); \
+                  echo pci $(cat /sys/class/net/eth0/device/../vendor /sys/class/net/eth0/device/../device); \
+                  ping -c 10 -i 0.1 10.77.0.1; iperf3 -c 10.77.0.1 -t 3 -f m && \
+                  iperf3 -c 10.77.0.1 -t 1 -R && grep virtio0 /proc/interrupts && \
+                  rmmod virtio_net && insmod /lib/modules/virtio_net.ko && \
+                  ip addr add 10.77.0.2/24 dev eth0 && ip link set eth0 up && ping -c 2 10.77.0.1";
+    let Some((value, _alone)) = live("simple-nic", &sets, script) else { return };
+    let output = value["guest"]["output"].as_str().unwrap();
+    assert_eq!(value["guest"]["status"], 0, "{output}");
+    assert!(output.starts_with("driver virtio_net\npci 0x1af4 0x1041\n"), "{output}");
+    let model = |of: &str, what: &str| value["guest"]["model"][of][what].as_f64().unwrap();
+    let adapter = (model("ping", "out") + model("ping", "in")) * 1e3;
+    assert!((adapter - 2.196).abs() < 0.001, "{adapter}");
+    let pings = pings(output);
+    assert_eq!(pings.len(), 12, "{output}");
+    // The interrupt of the request says nothing of an answer that has come meanwhile: all of both ways.
+    assert!(pings[0] >= adapter, "never early: {} ms of {adapter}", pings[0]);
+    let most = model("longest", "frames") * 1448.0 * 8e-6;
+    let rate = received(output).unwrap();
+    println!("ping {} ms, adapter {adapter:.3}; TCP {rate} Mbit/s of {most:.2}", pings[6]);
+    assert!(rate <= most * 1.02, "never faster: {rate} of {most}");
+    for vector in ["virtio0-input.0", "virtio0-output.0"] {
+        let line = output.lines().find(|line| line.contains(vector)).unwrap();
+        let count: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(count > 10, "{line}");
+    }
+    if kept_up(&value) {
+        assert!(rate >= most * (1.0 - TOLERANCE), "{rate} of {most}");
+    } else {
+        println!("undecided: {}", value["certificate"]["words"]);
+    }
+}

@@ -35,7 +35,7 @@ pub trait Front: Send {
     fn memory(&self) -> &Memory;
 
     /// Interrupts the guest for a ring.
-    fn interrupt(&self, ring: usize);
+    fn interrupt(&mut self, ring: usize);
 }
 
 /// A guest's end: a socket on which QEMU may connect, and the adapter.
@@ -107,7 +107,7 @@ impl GuestEnd {
     }
 
     /// Interrupts the guest.
-    pub fn interrupt(&self, interrupt: Interrupt) {
+    pub fn interrupt(&mut self, interrupt: Interrupt) {
         self.front.interrupt(interrupt.ring);
     }
 }

@@ -5,14 +5,15 @@
 //! | `fuzz_guest_livelock` | what a program in a guest sends and writes |
 //! | `fuzz_guest_report` | what the agent in a guest says |
 //! | [`fuzz_guest_rings`] | a guest's rings, and an adapter that serves them |
-//! | [`fuzz_vfio_session`] | messages of a client, and the PCI device that they run |
+//! | [`fuzz_vfio_session`] | messages of a client, and the PCI device with registers of its own that they run |
 //! | [`fuzz_vhost_session`] | messages of QEMU, and the adapter that they set up |
+//! | [`fuzz_virtio_session`] | messages of a client, and the network adapter of virtio that they run |
 
 use crate::device::{Device, RECEIVE, TRANSMIT};
 use crate::driver::{LENGTH, MEMORY, Nic};
 use crate::memory::Memory;
 use crate::ring::Ring;
-use crate::vfio;
+use crate::vfio::{self, function::Function};
 use crate::vhost::message::{HEADER, Header, Region, Request};
 use crate::vhost::session::{RINGS, Session};
 use lastmeter_base::{Duration, Time};
@@ -27,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_guest_rings", run: fuzz_guest_rings },
     Target { name: "fuzz_vfio_session", run: fuzz_vfio_session },
     Target { name: "fuzz_vhost_session", run: fuzz_vhost_session },
+    Target { name: "fuzz_virtio_session", run: fuzz_virtio_session },
 ];
 
 /// Most messages of a session.
@@ -108,8 +110,18 @@ pub fn fuzz_vhost_session(bytes: &[u8]) {
 
 /// A stream of messages of vfio-user: each is answered or refused, and the device serves whatever they set up.
 pub fn fuzz_vfio_session(bytes: &[u8]) {
+    vfio_session(Function::simple([2; 6]), bytes);
+}
+
+/// The same with a network adapter of virtio.
+pub fn fuzz_virtio_session(bytes: &[u8]) {
+    vfio_session(Function::virtio([2; 6]), bytes);
+}
+
+/// Returns how often the rings' doorbells were heard.
+fn vfio_session(function: Function, bytes: &[u8]) -> [u64; 2] {
     let (mut session, mut device) =
-        (vfio::session::Session::<u8>::new([2; 6]), Device::new(card()));
+        (vfio::session::Session::<u8>::new(function), Device::new(card()));
     let map = |region: &Region, _: &u8| {
         let len = usize::try_from(region.size).ok().filter(|&len| (1..=1 << 20).contains(&len));
         let fresh = |len| Foreign::fresh(len).map_err(|why| why.to_string());
@@ -119,9 +131,9 @@ pub fn fuzz_vfio_session(bytes: &[u8]) {
     assert!(session.handle(Time::START, &hello, Vec::new(), &map, &mut device).is_ok(), "first");
     let (mut rest, mut now) = (bytes, Time::START);
     for _ in 0..MESSAGES_MAX {
-        let Some((header, payload)) = rest.split_first_chunk() else { return };
-        let Ok(header) = vfio::message::Header::parse(header) else { return };
-        let Some((payload, after)) = payload.split_at_checked(header.size) else { return };
+        let Some((header, payload)) = rest.split_first_chunk() else { break };
+        let Ok(header) = vfio::message::Header::parse(header) else { break };
+        let Some((payload, after)) = payload.split_at_checked(header.size) else { break };
         rest = after;
         if let Ok(request) = vfio::message::Request::parse(header.command, payload) {
             let fds = vec![0; usize::from(header.id % 3)];
@@ -129,8 +141,13 @@ pub fn fuzz_vfio_session(bytes: &[u8]) {
         }
         now += Duration::from_ms(2);
         serve(&mut device, session.memory(), now);
+        session.trouble(&device);
+        for ring in [RECEIVE, TRANSMIT] {
+            session.interrupt(ring);
+        }
     }
     session.end(&mut device);
+    device.account().doorbells
 }
 
 #[cfg(test)]
@@ -138,12 +155,24 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn the_corpus_starts_both_rings_of_virtio() {
+        for seed in [
+            &include_bytes!("../../../fuzz/corpus/fuzz_virtio_session/00")[..],
+            include_bytes!("../../../fuzz/corpus/fuzz_virtio_session/01"),
+        ] {
+            let doorbells = vfio_session(Function::virtio([2; 6]), seed);
+            assert!(doorbells.iter().all(|&count| count > 0), "{doorbells:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_served(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
             fuzz_guest_rings(&bytes);
             fuzz_vhost_session(&bytes);
             fuzz_vfio_session(&bytes);
+            fuzz_virtio_session(&bytes);
         }
     }
 }

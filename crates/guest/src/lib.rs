@@ -11,6 +11,7 @@
 //! | [`vhost`]   | the protocol by which QEMU hands a guest's rings to another process           |
 //! | [`vfio`]    | the protocol by which QEMU hands a PCI device to another process              |
 //! | [`registers`] | the registers and rings of `simple-nic`, the device behind it               |
+//! | [`virtio`]  | the registers of virtio, for the stock driver                                 |
 //! | [`socket`]  | messages and descriptors over a socket                                        |
 //! | [`memory`]  | a guest's memory, every access checked                                        |
 //! | [`ring`]    | split virtqueues                                                              |
@@ -40,4 +41,5 @@ pub mod ring;
 pub mod socket;
 pub mod vfio;
 pub mod vhost;
+pub mod virtio;
 mod words;

@@ -5,9 +5,10 @@
 //!                                                          --cable--> [ the same ] --> guest 10.77.0.1
 //! ```
 //!
-//! With `--bus vfio` the guest has a PCI device with registers of its own, and our driver, in place of virtio-net.
+//! With `--bus vfio` it is a PCI device: with registers of its own, and our driver, or, where the description has
+//! `driver = "virtio"`, with those of virtio and the stock driver.
 //!
-//! Rows: E-44, E-60, E-97.
+//! Rows: A-03, E-44, E-60, E-97.
 
 use super::{Arguments, Bus, stop_on_signal, time};
 use crate::emulate::{self, Demand};
@@ -22,7 +23,8 @@ use lastmeter_guest::kit::{self, Guest, Kit, Network};
 use lastmeter_guest::ledger::{ledger, sampled};
 use lastmeter_guest::predict::{LONGEST, PING, predict};
 use lastmeter_guest::vfio::front::Server;
-use lastmeter_host::adapter::description::{Description, Side, Synchronisation};
+use lastmeter_guest::vfio::function::Function;
+use lastmeter_host::adapter::description::{self, Description, Side, Synchronisation};
 use lastmeter_lab::document::Override;
 use lastmeter_lab::library::{Builtin, Library};
 use lastmeter_lab::profile::device;
@@ -92,11 +94,13 @@ pub(super) fn live(
         None => Duration::ZERO,
     };
     let bus = arguments.bus.unwrap_or(Bus::Vhost);
-    if bus == Bus::Vfio && arguments.headers.is_some() {
-        let right = "leave out --bus vfio: only virtio-net can be told that a checksum is right";
-        return Err(Complaint(format!("--headers leaves checksums wrong: {right}")));
+    let own = bus == Bus::Vfio && card.host.driver == description::Driver::Own;
+    if own && arguments.headers.is_some() {
+        let right = "leave out --bus vfio, or write driver = \"virtio\" in [host-interface]";
+        let why = "only a driver of virtio can be told that they are right";
+        return Err(Complaint(format!("--headers leaves checksums wrong, and {why}: {right}")));
     }
-    if bus == Bus::Vfio && !(kit.has_vfio() && kit.has_module(DRIVER)) {
+    if (bus == Bus::Vfio && !kit.has_vfio()) || (own && !kit.has_module(DRIVER)) {
         let what = "a QEMU with vfio-user, or the driver of its device,";
         return Err(Complaint(kit::Error::Missing(what.to_owned()).to_string()));
     }
@@ -104,7 +108,7 @@ pub(super) fn live(
     let options = kit::Options {
         network,
         mac: Some(words(GUEST_MAC)),
-        modules: (bus == Bus::Vfio).then(|| vec![DRIVER.to_owned()]),
+        modules: own.then(|| vec![DRIVER.to_owned()]),
         address: Some(GUEST_ADDRESS.to_owned()),
         command: script(&command(common, arguments)?),
         nice: Some(NICE),
@@ -272,9 +276,13 @@ fn end(
     card: Description,
 ) -> Result<(End, Network), Complaint> {
     let socket = folder.path().join(name);
+    let function = match card.host.driver {
+        description::Driver::Own => Function::simple(mac),
+        description::Driver::Virtio => Function::virtio(mac),
+    };
     let made = UnixListener::bind(&socket).and_then(|listener| match bus {
         Bus::Vhost => GuestEnd::new(listener, card),
-        Bus::Vfio => GuestEnd::behind(Box::new(Server::new(mac)), listener, card),
+        Bus::Vfio => GuestEnd::behind(Box::new(Server::new(function)), listener, card),
     });
     let guest = made.map_err(|error| fault("opening a socket", error))?;
     let network = match bus {

@@ -132,9 +132,10 @@ pub(crate) struct Arguments {
 /// How a guest reaches its adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Bus {
-    /// As virtio-net, with the stock driver
+    /// As QEMU's virtio-net, with the stock driver
     Vhost,
-    /// As a PCI device with registers of its own, an interrupt for each ring, and our driver
+    /// As a PCI device with an interrupt for each ring: with registers of its own and our driver, or, if the
+    /// description has driver = "virtio", with the stock driver
     Vfio,
 }
 
@@ -164,6 +165,7 @@ Examples:
   lastmeter live profiles/devices/simple-nic.toml --guest -- iperf3 -c 10.77.0.1
   lastmeter live cim --guest --set queueing.depth=4 -- ping -c 20 10.77.0.1
   lastmeter live simple-nic --guest --bus vfio -- ping -c 20 10.77.0.1
+  lastmeter live simple-nic --guest --bus vfio --set host-interface.driver=virtio -- ping 10.77.0.1
   lastmeter live pcie4 --two-guests --guest --propagation '5 ms' -- ping -c 20 10.77.0.1
   lastmeter live my.toml --attach alice=eth1 --attach bob=eth2";
 

@@ -1,5 +1,6 @@
 //! A session over a socket: QEMU's `vfio-user-pci`, or any other client.
 
+use super::function::Function;
 use super::message::Request;
 use super::session::Session;
 use super::socket::{Message, Socket};
@@ -21,9 +22,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Of an adapter with this Ethernet address.
-    pub fn new(mac: [u8; 6]) -> Server {
-        Server { socket: None, session: Session::new(mac), told: [false; 2] }
+    /// Of an adapter with these registers.
+    pub fn new(function: Function) -> Server {
+        Server { socket: None, session: Session::new(function), told: [false; 2] }
     }
 
     /// Handles a message; the error says why the session ends.
@@ -94,13 +95,14 @@ impl Front for Server {
             }
             self.told[ring] = broken.is_some();
         }
+        self.session.trouble(device).into_iter().for_each(ring_bell);
     }
 
     fn memory(&self) -> &Memory {
         self.session.memory()
     }
 
-    fn interrupt(&self, ring: usize) {
-        self.session.vector(ring).iter().for_each(|vector| ring_bell(vector));
+    fn interrupt(&mut self, ring: usize) {
+        self.session.interrupt(ring).into_iter().for_each(ring_bell);
     }
 }

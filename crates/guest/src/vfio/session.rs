@@ -1,4 +1,5 @@
 //! What the messages add up to: memory that the device may reach, its configuration, its registers, its interrupts.
+//! The registers are of a [`Function`]: of `simple-nic`, or of virtio.
 //!
 //! ```text
 //! VERSION --> DMA_MAP ... --> GET_INFO, _REGION_INFO, _IRQ_INFO --> REGION_READ, _WRITE, SET_IRQS ... --> RESET
@@ -7,11 +8,11 @@
 //! Descriptors are of any type `F`, so that tests and fuzzing need none. A request that makes no sense is answered with
 //! an error and changes nothing.
 
-use super::config::{BAR_SIZE, Config, PENDING, SIZE, TABLE, VECTORS};
+use super::config::{BAR_SIZE, Config, PENDING, SIZE, TABLE};
+use super::function::Function;
 use super::message::{Access, DATA_MAX, Mapping, Request, Vectors, words};
 use crate::device::Device;
 use crate::memory::Memory;
-use crate::registers::Registers;
 use crate::socket::FDS_MAX;
 use crate::vhost::message::Region;
 use lastmeter_base::Time;
@@ -23,7 +24,7 @@ pub const MAPPINGS_MAX: usize = 256;
 /// Regions of a PCI device: six BARs, ROM, configuration space, VGA.
 const REGIONS: u32 = 9;
 const BAR_0: u32 = 0;
-const CONFIG: u32 = 7;
+pub(super) const CONFIG: u32 = 7;
 /// Kinds of interrupts of a PCI device: pin, MSI, MSI-X, errors, requests.
 const KINDS: u32 = 5;
 const MSI_X: u32 = 2;
@@ -108,19 +109,19 @@ pub struct Session<F> {
     agreed: bool,
     memory: Memory,
     config: Config,
-    registers: Registers,
-    vectors: [Option<F>; VECTORS as usize],
+    function: Function,
+    vectors: Vec<Option<F>>,
 }
 
 impl<F> Session<F> {
-    /// Before the first message; the adapter has this Ethernet address.
-    pub fn new(mac: [u8; 6]) -> Session<F> {
+    /// Before the first message.
+    pub fn new(function: Function) -> Session<F> {
         Session {
             agreed: false,
             memory: Memory::new(),
-            config: Config::default(),
-            registers: Registers::new(mac),
-            vectors: [None, None],
+            config: function.config(),
+            vectors: (0..function.vectors()).map(|_| None).collect(),
+            function,
         }
     }
 
@@ -166,7 +167,7 @@ impl<F> Session<F> {
             }
             &Request::IrqInfo(index) if index < KINDS => {
                 let (flags, count) = match index {
-                    MSI_X => (IRQ_EVENTFD, VECTORS.into()),
+                    MSI_X => (IRQ_EVENTFD, self.vectors.len() as u32),
                     _ => (0, 0),
                 };
                 Ok(words(&[16, flags, index, count]))
@@ -179,8 +180,8 @@ impl<F> Session<F> {
                 Ok(access.emit())
             }
             Request::Reset => {
-                self.config = Config::default();
-                self.registers.reset(device);
+                self.config = self.function.config();
+                self.function.reset(device);
                 Ok(Vec::new())
             }
             Request::Other(number) => Err(Wrong::Command(*number)),
@@ -192,18 +193,25 @@ impl<F> Session<F> {
         &self.memory
     }
 
-    /// Where a ring's interrupt is reported.
-    pub fn vector(&self, ring: usize) -> Option<&F> {
-        self.vectors[ring].as_ref()
+    /// Where a ring's interrupt, which is due, is reported.
+    pub fn interrupt(&mut self, ring: usize) -> Option<&F> {
+        let vector = self.function.interrupt(ring, &self.config)?;
+        self.vectors.get(vector)?.as_ref()
+    }
+
+    /// Where it is reported that the device needs a reset, if it has come to that since the last call.
+    pub fn trouble(&mut self, device: &Device) -> Option<&F> {
+        let vector = self.function.trouble(device)?;
+        self.vectors.get(vector)?.as_ref()
     }
 
     /// Ends all that runs.
     pub fn end(&mut self, device: &mut Device) {
-        self.registers.reset(device);
+        self.function.reset(device);
         self.agreed = false;
         self.memory = Memory::new();
-        self.config = Config::default();
-        self.vectors = [None, None];
+        self.config = self.function.config();
+        self.vectors.fill_with(|| None);
     }
 
     fn map(&mut self, mapping: &Mapping, fds: &[F], map: Map<'_, F>) -> Result<(), Wrong> {
@@ -239,14 +247,14 @@ impl<F> Session<F> {
         if index >= KINDS {
             return Err(Wrong::Index(index));
         }
-        let there = if index == MSI_X { u64::from(VECTORS) } else { 0 };
+        let there = if index == MSI_X { self.vectors.len() as u64 } else { 0 };
         let fits = u64::from(start) + u64::from(count) <= there;
         let given = fds.len();
         match flags {
             // All are taken away.
             _ if flags == NO_DATA | TRIGGER && count == 0 && given == 0 => {
                 if index == MSI_X {
-                    self.vectors = [None, None];
+                    self.vectors.fill_with(|| None);
                 }
             }
             _ if flags == EVENTFDS | TRIGGER && fits => {
@@ -262,17 +270,16 @@ impl<F> Session<F> {
         Ok(())
     }
 
-    fn read(&self, access: &Access, device: &Device) -> Result<Vec<u8>, Wrong> {
+    fn read(&mut self, access: &Access, device: &Device) -> Result<Vec<u8>, Wrong> {
         let &Access { region, offset, count } = access;
         check(access)?;
-        let data = match region {
-            CONFIG => {
+        let through = self.function.window(&self.config, access);
+        let data = match (region, through) {
+            (CONFIG, None) => {
                 let bytes = self.config.read(offset, count as usize);
                 bytes.ok_or(Wrong::Access(*access))?.to_vec()
             }
-            _ => (offset..offset + u64::from(count))
-                .map(|at| self.registers.read(at & !3, device).to_le_bytes()[(at & 3) as usize])
-                .collect(),
+            (_, through) => self.function.read(through.unwrap_or(offset), count as usize, device),
         };
         Ok([access.emit(), data].concat())
     }
@@ -286,26 +293,21 @@ impl<F> Session<F> {
     ) -> Result<(), Wrong> {
         check(access)?;
         let master = self.config.is_master();
-        if access.region == CONFIG {
+        let through = self.function.window(&self.config, access);
+        if let (CONFIG, None) = (access.region, through) {
             self.config.write(access.offset, data).ok_or(Wrong::Access(*access))?;
             if master && !self.config.is_master() {
-                self.registers.halt(device);
+                self.function.halt(device);
             }
             return Ok(());
         }
+        let offset = through.unwrap_or(access.offset);
         // A table of MSI-X is the client's: interrupts are reported where it says.
-        if (u64::from(TABLE)..u64::from(PENDING) * 2).contains(&access.offset) {
+        if (u64::from(TABLE)..u64::from(PENDING) * 2).contains(&offset) {
             return Ok(());
         }
-        let (words, rest) = data.as_chunks::<4>();
-        if !access.offset.is_multiple_of(4) || !rest.is_empty() {
-            return Err(Wrong::Access(*access));
-        }
-        for (offset, word) in (access.offset..).step_by(4).zip(words) {
-            let value = u32::from_le_bytes(*word);
-            self.registers.write(now, (offset, value), master, device, &self.memory);
-        }
-        Ok(())
+        let done = self.function.write(now, (offset, data), master, device, &self.memory);
+        if done { Ok(()) } else { Err(Wrong::Access(*access)) }
     }
 }
 

@@ -27,7 +27,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let device = Device::new(Description::plain("a card"));
-        Bench { session: Session::new([2; 6]), device }
+        Bench { session: Session::new(Function::simple([2; 6])), device }
     }
 
     fn ask(&mut self, request: &Request, fds: &[u32]) -> Result<Vec<u8>, Wrong> {
@@ -83,10 +83,8 @@ fn a_client_finds_a_pci_device_with_registers_and_two_vectors() {
 #[test]
 fn a_driver_runs_the_device_through_its_region() {
     let (mut bench, mut nic) = Bench::start();
-    assert_eq!(
-        (bench.session.vector(RECEIVE), bench.session.vector(TRANSMIT)),
-        (Some(&20), Some(&21))
-    );
+    assert_eq!(bench.session.interrupt(RECEIVE), Some(&20));
+    assert_eq!(bench.session.interrupt(TRANSMIT), Some(&21));
     assert!(nic.send(bench.session.memory(), &[1; 60]).unwrap());
     bench.write(BAR_0, 0x154, &1u32.to_le_bytes()).unwrap();
     let now = Time::START + Duration::from_us(1);

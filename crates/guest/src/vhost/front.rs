@@ -84,7 +84,7 @@ impl Front for Backend {
         self.session.memory()
     }
 
-    fn interrupt(&self, ring: usize) {
+    fn interrupt(&mut self, ring: usize) {
         self.session.call(ring).iter().for_each(|call| ring_bell(call));
     }
 }

@@ -12,6 +12,7 @@ use super::message::{Addresses, Fault, REGIONS_MAX, Region, Request};
 use crate::device::{Device, HeaderFormat, RECEIVE, TRANSMIT};
 use crate::memory::Memory;
 use crate::ring::{Place, Ring};
+use crate::virtio::{INDIRECT, MERGED_BUFFERS, VERSION_1};
 use lastmeter_base::Time;
 use lastmeter_linux::shared::Foreign;
 use std::fmt;
@@ -19,10 +20,7 @@ use std::fmt;
 /// Rings of an adapter: [`RECEIVE`] and [`TRANSMIT`].
 pub const RINGS: usize = 2;
 
-const MERGED_BUFFERS: u64 = 1 << 15;
-const INDIRECT: u64 = 1 << 28;
 const PROTOCOL: u64 = 1 << 30;
-const VERSION_1: u64 = 1 << 32;
 /// What is offered: no checksums, no segmentation, no event indices.
 pub const FEATURES: u64 = MERGED_BUFFERS | INDIRECT | PROTOCOL | VERSION_1;
 /// What is offered of the protocol: replies on request.

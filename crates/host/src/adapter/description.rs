@@ -35,6 +35,8 @@ pub struct Description {
 pub struct HostInterface {
     /// What carries the commands.
     pub kind: InterfaceKind,
+    /// Whose registers and rings a guest finds on its bus.
+    pub driver: Driver,
     /// Number of mailboxes, pairs of FIFOs, or rings.
     pub queues: u64,
     /// How the host learns of responses.
@@ -81,6 +83,15 @@ pub enum InterfaceKind {
     Fifo,
     /// Rings of descriptors in host memory, with doorbells.
     Rings,
+}
+
+/// Whose registers and rings an adapter has where a guest's driver runs it. A model has no registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Its own: the driver is written from the description.
+    Own,
+    /// Those of virtio: every Linux has a driver.
+    Virtio,
 }
 
 /// How one side is notified by the other.
@@ -314,6 +325,7 @@ impl Description {
             source: String::new(),
             host: HostInterface {
                 kind: InterfaceKind::Fifo,
+                driver: Driver::Own,
                 queues: 1,
                 synchronisation: Synchronisation::Interrupt,
                 qos: false,

@@ -15,8 +15,8 @@ use lastmeter_base::kind::{
 };
 use lastmeter_base::{Bytes, Duration, here};
 use lastmeter_host::adapter::description::{
-    Batch, BufferPlace, Buffers, Description, Discipline, HostInterface, InterfaceKind, Network,
-    NetworkModel, Overload, Queueing, Synchronisation, Transfer, TransferMode,
+    Batch, BufferPlace, Buffers, Description, Discipline, Driver, HostInterface, InterfaceKind,
+    Network, NetworkModel, Overload, Queueing, Synchronisation, Transfer, TransferMode,
 };
 use lastmeter_host::adapter::hardware::{Bench, Needs, verilog as hardware};
 use lastmeter_host::adapter::pcie::Link;
@@ -68,6 +68,8 @@ const HEADER: &[Param] = &[
 const HOST: &[Param] = &[
     Param::required("kind", ParamKind::Choice(&["mailbox", "fifo", "rings"]))
         .is("how commands reach the adapter"),
+    Param::or("driver", ParamKind::Choice(&["own", "virtio"]), "own")
+        .is("whose registers and rings a guest finds with `live --guest --bus vfio`"),
     Param::or("queues", count(1, 4096), "1").is("number of command queues"),
     Param::or("synchronisation", SYNCHRONISATION, "interrupt")
         .is("how the host is notified of a response"),
@@ -400,6 +402,10 @@ fn host_interface(values: &Values) -> HostInterface {
             "mailbox" => InterfaceKind::Mailbox,
             "fifo" => InterfaceKind::Fifo,
             _ => InterfaceKind::Rings,
+        },
+        driver: match values.get::<String>("driver").as_str() {
+            "virtio" => Driver::Virtio,
+            _ => Driver::Own,
         },
         queues: values.get("queues"),
         synchronisation: synchronisation(values),
