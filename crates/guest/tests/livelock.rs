@@ -95,3 +95,43 @@ fn e_96_what_a_livelocked_guest_does_not_take_is_dropped_on_a_described_adapter(
     // Frames that the guest did not take cost it nothing: they are lost before its memory.
     assert!(passed.lost > 0, "{passed:?}");
 }
+
+#[test]
+fn e_106_a_real_kernel_receives_in_a_thread_and_in_the_programs_calls() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest");
+    let kit = match Kit::at(&folder) {
+        Ok(kit) if kit.has("sink") && kit.has_module("lastmeter_net") => kit,
+        Ok(_) => return println!("SKIP: the guest's driver is missing: run `make guest`"),
+        Err(error) => return println!("SKIP: {error}"),
+    };
+    let plan = Plan {
+        modes: vec![Mode::Napi, Mode::Threaded, Mode::Busy],
+        loads: vec![0.5, 8.0],
+        work: Duration::from_micros(20),
+        lasts: Duration::from_millis(300),
+        limit: Duration::from_secs(120),
+        adapter: None,
+    };
+    let measured = measure(&kit, &plan, &mut |_| {}).unwrap();
+    println!("highest {:.0}/s", measured.highest);
+    for curve in &measured.curves {
+        println!("{} {:?}", curve.mode.name(), curve.driver);
+        for point in &curve.points {
+            println!("  {point:.3?}");
+            assert!(point.processed > 0.0 && (0.0..=1.0).contains(&point.left), "{point:?}");
+        }
+        assert!(curve.driver.packets > 0.0 && curve.driver.receive > 0.0);
+    }
+    let [napi, threaded, busy] = &measured.curves[..] else { panic!("three modes") };
+    let share = measured.curves.iter().flat_map(|curve| &curve.points).map(|point| point.share);
+    let share = share.fold(1.0, f64::min);
+    if share < SHARE_MIN {
+        return println!("UNDECIDED: the guest's processor ran {share:.2} of the time");
+    }
+    // A thread shares the processor with the program, which a softirq does not.
+    let kept = |curve: &Curve| curve.points[1].processed / curve.peak();
+    assert!(kept(threaded) > 0.2, "{} of the peak", kept(threaded));
+    // While the program polls, the interface does not interrupt.
+    let each = |curve: &Curve| curve.driver.interrupts / curve.driver.packets;
+    assert!(each(busy) < 0.5 * each(napi), "{} and {} a packet", each(busy), each(napi));
+}

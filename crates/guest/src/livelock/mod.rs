@@ -16,9 +16,11 @@
 //! Rows: E-96, E-100, E-101, E-102, E-103, E-104, E-106.
 
 mod far;
+mod mode;
 mod wire;
 
 pub use far::Passed;
+pub use mode::Mode;
 pub use wire::{Datagram, Kind, Offered, Wire};
 
 use crate::kit::{self, Error, Guest, Kit, Options};
@@ -28,69 +30,6 @@ use lastmeter_linux::clock::Precedence;
 use lastmeter_live::flood::nanoseconds;
 use std::time::{Duration, Instant};
 use wire::{GUEST, GUEST_IP, PEER, PEER_IP, shifted};
-
-/// How the guest's driver receives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
-    /// An interrupt takes all there is into the protocol's queue.
-    Interrupts,
-    /// Linux's NAPI.
-    Napi,
-    /// NAPI with `napi_defer_hard_irqs` and `gro_flush_timeout`.
-    Deferred,
-    /// A thread of the kernel that looks all the time.
-    Polling,
-    /// A thread of the kernel that looks at intervals.
-    Timed,
-    /// Adaptive backoff.
-    Backoff,
-}
-
-impl Mode {
-    /// All modes.
-    pub const ALL: [Mode; 6] =
-        [Mode::Interrupts, Mode::Napi, Mode::Deferred, Mode::Polling, Mode::Timed, Mode::Backoff];
-
-    /// Its name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Interrupts => "interrupts",
-            Mode::Napi => "NAPI",
-            Mode::Deferred => "NAPI, deferred",
-            Mode::Polling => "continuous polling",
-            Mode::Timed => "timed polling",
-            Mode::Backoff => "adaptive backoff",
-        }
-    }
-
-    /// What the driver does.
-    pub fn what(self) -> &'static str {
-        match self {
-            Mode::Interrupts => "the handler takes all there is (netif_rx), without a limit",
-            Mode::Napi => "interrupts off while there is something, 64 packets a poll",
-            Mode::Deferred => "the same, off for 2 empty polls more, 200 us apart",
-            Mode::Polling => "a thread, 64 packets at once",
-            Mode::Timed => "a thread each 2 ms, up to 32 packets",
-            Mode::Backoff => "16 packets, then 0.5 to 10 ms without interrupts, by 1.5 and 0.8",
-        }
-    }
-
-    /// Parameters of the driver, and settings of its interface.
-    fn setting(self) -> (&'static str, &'static str) {
-        match self {
-            Mode::Interrupts => ("mode=interrupt", ""),
-            Mode::Napi => ("mode=napi", ""),
-            Mode::Deferred => (
-                "mode=napi",
-                "echo 2 > /sys/class/net/eth0/napi_defer_hard_irqs\n\
-                 echo 200000 > /sys/class/net/eth0/gro_flush_timeout\n",
-            ),
-            Mode::Polling => ("mode=poll quota=64", ""),
-            Mode::Timed => ("mode=timed period=2000 quota=32", ""),
-            Mode::Backoff => ("mode=backoff quota=16 period=500 period_max=10000", ""),
-        }
-    }
-}
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -517,11 +456,12 @@ fn command(plan: &Plan) -> String {
     for (run, (name, mode)) in highest.into_iter().chain(runs).enumerate() {
         let (parameters, settings) = mode.setting();
         let (work, port) = (plan.work.as_micros(), usize::from(PORT) + 1 + run);
+        let polls = mode.polls_for();
         text += &format!(
             "insmod /lib/modules/lastmeter_net.ko {parameters} || exit 1\n\
              ip addr add {GUEST_IP}/24 dev eth0\n{settings}ip link set eth0 up\n\
              arp -i eth0 -s {PEER_IP} {PEER}\n\
-             sink {name} {work} {PEER_IP} {port} || exit 2\n\
+             sink {name} {work} {PEER_IP} {port} {polls} || exit 2\n\
              cd /sys/module/lastmeter_net/parameters\n\
              echo driver {name} $(cat interrupts packets handler_ns receive_ns)\n\
              cd /\n\

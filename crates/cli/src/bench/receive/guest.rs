@@ -12,6 +12,7 @@ use lastmeter_host::receive::backoff::{Backoff, Parameters};
 use lastmeter_host::receive::interrupt::Interrupt;
 use lastmeter_host::receive::napi::{self, Deferral, Napi};
 use lastmeter_host::receive::polling::Polling;
+use lastmeter_host::receive::suspension::{self, Suspension};
 use lastmeter_host::receive::timed::Timed;
 use lastmeter_host::receive::{Commands, Costs, InterfaceOptions, Policy, Scheduling};
 use lastmeter_lab::library::Builtin;
@@ -49,6 +50,11 @@ fn way(mode: Mode) -> Way {
             let deferral = Some(Deferral { polls: 2, interval: Duration::from_us(200) });
             late(setup, Napi::new(napi::Options { deferral, ..napi::Options::LINUX }))
         },
+        Mode::Threaded => |setup, _| {
+            late(setup, Napi::new(napi::Options { threaded: true, ..napi::Options::LINUX }))
+        },
+        // The model's program suspends interrupts while it finds something, and polls as long.
+        Mode::Busy => |setup, _| late(setup, Suspension::new(suspension::Options::LINUX)),
         Mode::Polling => |setup, _| late(setup, Polling { quota: 64 }),
         Mode::Timed => |setup, _| late(setup, Timed::new(period(), 32)),
         Mode::Backoff => |setup, _| {
@@ -63,7 +69,7 @@ fn way(mode: Mode) -> Way {
         },
     };
     let era = match mode {
-        Mode::Napi | Mode::Deferred => Era::Now,
+        Mode::Napi | Mode::Deferred | Mode::Threaded | Mode::Busy => Era::Now,
         _ => Era::Then,
     };
     Way { name: mode.name(), era, interface }
@@ -321,6 +327,7 @@ mod tests {
     fn ways_are_chosen_by_their_beginning() {
         assert_eq!(modes("").unwrap().len(), Mode::ALL.len());
         assert_eq!(modes("NAPI@10").unwrap(), [Mode::Napi, Mode::Deferred]);
+        assert_eq!(modes("threaded").unwrap(), [Mode::Threaded]);
         assert!(modes("none").unwrap_err().0.contains("adaptive backoff"));
     }
 }
