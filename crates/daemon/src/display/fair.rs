@@ -1,6 +1,6 @@
 //! `lastmeter bench display/fair`: what viewers of unequal appetite get of a display on which text scrolls: one that
-//! asks again when it has drawn, first alone; then the same beside one that pauses, and more than there are processors
-//! that ask for all of the screen again and again.
+//! asks again when it has drawn, first alone; then the same beside one that pauses; then beside nine, that one and
+//! eight that ask for all of the screen again and again, every other one in ZRLE, which costs most.
 //!
 //! Rows: N-14.
 
@@ -25,6 +25,8 @@ const STEPS: f64 = 50.0;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Requests of a greedy viewer that are always on their way.
 const AHEAD: usize = 4;
+/// Greedy viewers: with the slow one there are nine beside the fast one.
+const GREEDY: usize = 8;
 /// The corner that shows which step the screen is at.
 const MARK: Rect = Rect { x: SIZE.0 - 32, y: SIZE.1 - 32, w: 32, h: 32 };
 /// Colours of the mark, which come again.
@@ -40,6 +42,8 @@ enum Appetite {
     Slow,
     /// Asks for all of the screen, several times before it has it.
     Greedy,
+    /// The same, in an encoding that takes much of the server's time.
+    Dear,
 }
 
 impl Appetite {
@@ -48,7 +52,11 @@ impl Appetite {
             Appetite::Fast => "fast",
             Appetite::Slow => "slow",
             Appetite::Greedy => "greedy",
+            Appetite::Dear => "dear",
         }
+    }
+    fn is_greedy(self) -> bool {
+        matches!(self, Appetite::Greedy | Appetite::Dear)
     }
 }
 
@@ -94,7 +102,8 @@ fn enter(peer: &Peer, appetite: Appetite) -> Result<Guest, Complaint> {
     let stream = TcpStream::connect(("127.0.0.1", peer.viewers))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut viewer = Viewer::connect(stream, None)?;
-    viewer.send(&Message::Encodings(vec![encoding::TIGHT, encoding::COPY]))?;
+    let first = if appetite == Appetite::Dear { encoding::ZRLE } else { encoding::TIGHT };
+    viewer.send(&Message::Encodings(vec![first, encoding::COPY]))?;
     viewer.update(false)?;
     let thread = threads(process)?.difference(&before).next().copied();
     Ok(Guest { appetite, viewer, thread: thread.ok_or("the display has no thread for a viewer")? })
@@ -111,18 +120,17 @@ fn look(
     let (began, cpu, bytes) = (Instant::now(), cpu_of(process, *thread)?, viewer.bytes);
     let (mut updates, mut ages) = (0, Vec::new());
     let whole = viewer.whole();
-    if *appetite == Appetite::Greedy {
+    if appetite.is_greedy() {
         for _ in 0..AHEAD {
             viewer.send(&Message::Update { incremental: false, area: whole })?;
         }
     }
     while !over.load(Relaxed) {
-        match appetite {
-            Appetite::Greedy => {
-                viewer.receive()?;
-                viewer.send(&Message::Update { incremental: false, area: whole })?;
-            }
-            _ => viewer.update(true)?,
+        if appetite.is_greedy() {
+            viewer.receive()?;
+            viewer.send(&Message::Update { incremental: false, area: whole })?;
+        } else {
+            viewer.update(true)?;
         }
         updates += 1;
         let at = usize::from(MARK.y + MARK.h / 2) * usize::from(SIZE.0)
@@ -210,20 +218,22 @@ pub(super) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     let mut peer = own(folder.path())?;
     let mut guests = vec![enter(&peer, Appetite::Fast)?];
     let alone = run(&mut peer, &mut guests, seconds)?;
-    let processors = std::thread::available_parallelism()?.get();
-    let greedy = std::iter::repeat_n(Appetite::Greedy, processors + 1);
-    for appetite in std::iter::once(Appetite::Slow).chain(greedy) {
+    guests.push(enter(&peer, Appetite::Slow)?);
+    let beside = run(&mut peer, &mut guests, seconds)?;
+    for number in 0..GREEDY {
+        let appetite = if number % 2 == 0 { Appetite::Greedy } else { Appetite::Dear };
         guests.push(enter(&peer, appetite)?);
     }
     let together = run(&mut peer, &mut guests, seconds)?;
     let mut text = format!("{:26}", "viewer");
-    let columns = ["updates/s", "kB/s", "ms", "slow tenth", "CPU %"];
+    let columns = ["updates/s", "share", "kB/s", "ms", "slow tenth", "CPU %"];
     columns.iter().for_each(|column| {
         let _ = write!(text, " {column:>11}");
     });
     text.push('\n');
     let mut json = Vec::new();
-    let phases = [("alone", &alone), ("together", &together)];
+    let phases = [("alone", &alone), ("beside", &beside), ("together", &together)];
+    let most = alone.first().map_or(f64::NAN, |fast| fast.rate);
     for (phase, got) in
         phases.into_iter().flat_map(|(phase, all)| all.iter().map(move |it| (phase, it)))
     {
@@ -232,13 +242,15 @@ pub(super) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         let kilobytes = got.bytes / 1e3;
         let _ = writeln!(
             text,
-            "{name:26} {:>11.1} {kilobytes:>11.0} {ms:>11.2} {slow:>11.2} {cpu:>11.1}",
-            got.rate
+            "{name:26} {:>11.1} {:>11.2} {kilobytes:>11.0} {ms:>11.2} {slow:>11.2} {cpu:>11.1}",
+            got.rate,
+            got.rate / most
         );
         let note = format!("{cpu:.1} % of a processor, {ms:.2} ms from drawing to the viewer");
         let mut told = line(&name, got.rate, "updates/s", None, &note);
         told["phase"] = phase.into();
         told["viewer"] = got.appetite.name().into();
+        told["share"] = (got.rate / most).into();
         told["cpu"] = got.cpu.into();
         told["age_ms"] = json!({ "median": ms, "slow_tenth": slow });
         json.push(told);
