@@ -8,6 +8,7 @@ mod camera;
 mod camera_tables;
 mod camera_viewers;
 mod certificates;
+mod detour;
 mod disk;
 mod disk_costs;
 mod disk_guest;

@@ -343,32 +343,44 @@ impl Net {
         });
         last
     }
-    fn pass_once(&self, packets: &BTreeMap<u16, Vec<u8>>, count: usize) -> BTreeMap<u16, Vec<u8>> {
-        let inside = |name: &str, arguments: &[&str]| {
-            let mut program = Command::new("ip");
-            program.args(["netns", "exec", name, "python3", "-c"]).args(arguments);
-            program
-        };
-        let mut listener = inside(&self.names[2], &[LISTEN, &count.to_string()]);
+    pub(crate) fn pass_once(
+        &self,
+        packets: &BTreeMap<u16, Vec<u8>>,
+        count: usize,
+    ) -> BTreeMap<u16, Vec<u8>> {
+        let mut listener = self.python(2, &[LISTEN, &count.to_string()]);
         let mut listener = listener.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        self.send(packets);
+        let packets = lines.map(|line| bytes_of(&line.unwrap()));
+        let arrived = packets.map(|data| (u16::from_be_bytes([data[4], data[5]]), data)).collect();
+        listener.wait().unwrap();
+        arrived
+    }
+    fn python(&self, host: usize, arguments: &[&str]) -> Command {
+        let mut program = Command::new("ip");
+        program.args(["netns", "exec", &self.names[host], "python3", "-c"]).args(arguments);
+        program
+    }
+    /// Sends packets from a to the router.
+    pub(crate) fn send(&self, packets: &BTreeMap<u16, Vec<u8>>) {
+        self.send_from(0, "west", packets);
+    }
+    /// Sends packets from a host to a port of the router.
+    pub(crate) fn send_from(&self, host: usize, port: &str, packets: &BTreeMap<u16, Vec<u8>>) {
         let file = self.folder.path().join("packets");
         let hex = |bytes: &Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let text: Vec<String> = packets.values().map(hex).collect();
         std::fs::write(&file, text.join("\n")).unwrap();
         let told = Command::new("ip")
-            .args(["-n", &self.names[1], "-j", "link", "show", "west"])
+            .args(["-n", &self.names[1], "-j", "link", "show", port])
             .output()
             .unwrap();
         let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
         let mac = told[0]["address"].as_str().unwrap();
-        let mut sender = inside(&self.names[0], &[SEND, mac, file.to_str().unwrap()]);
+        let mut sender = self.python(host, &[SEND, mac, file.to_str().unwrap()]);
         said(&sender.output().unwrap(), 0);
-        let packets = lines.map(|line| bytes_of(&line.unwrap()));
-        let arrived = packets.map(|data| (u16::from_be_bytes([data[4], data[5]]), data)).collect();
-        listener.wait().unwrap();
-        arrived
     }
 }
 

@@ -110,6 +110,11 @@ pub(crate) fn ledger(shown: &Value) -> Ledger {
         words,
     });
     ledger.notes.push(format!("stages are the mean of one batch in 16 ({timed:.0} packets)"));
+    if sum("fast") > 0 {
+        let note =
+            format!("{} packets more by the fast path, without a port processor", sum("fast"));
+        ledger.notes.push(note);
+    }
     if shown["at-one-moment"] == serde_json::json!(false) {
         ledger.notes.push("a port processor did not answer in time: not of one moment".to_owned());
     }

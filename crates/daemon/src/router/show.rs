@@ -81,6 +81,12 @@ fn ports(shown: &Value) -> String {
         if count("overrun") > 0 {
             let _ = writeln!(text, "{:12} {} lost before they were taken", "", count("overrun"));
         }
+        if count("fast") > 0 {
+            let _ = writeln!(text, "{:12} {} more by the fast path", "", count("fast"));
+        }
+        if count("hinted") > 0 {
+            let _ = writeln!(text, "{:12} {} of known flows, with a hint", "", count("hinted"));
+        }
     }
     text
 }

@@ -136,6 +136,11 @@ impl Program {
         self.push(0x18, to, 1, 0, map.as_raw_fd());
         self.words.push(0);
     }
+    /// `to = ` the address of a byte in the only value of a map.
+    pub(crate) fn map_value(&mut self, to: Register, map: BorrowedFd<'_>, byte: u32) {
+        self.push(0x18, to, 2, 0, map.as_raw_fd());
+        self.words.push(u64::from(byte) << 32);
+    }
     /// Calls a helper of the kernel.
     pub(crate) fn call(&mut self, helper: i32) {
         self.push(0x85, 0, 0, 0, helper);

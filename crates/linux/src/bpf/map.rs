@@ -15,6 +15,8 @@ const MAP_NEXT_KEY: i32 = 4;
 pub(crate) enum Kind {
     Hash = 1,
     Array = 2,
+    /// As `Hash`; when it is full, an entry that has not been used for long makes room.
+    Recent = 9,
     Devices = 14,
     Sockets = 17,
 }

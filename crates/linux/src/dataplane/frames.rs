@@ -20,7 +20,7 @@
 //!
 //! Rows: N-61.
 
-use super::program::{Attached, Shared};
+use super::program::{Attached, HINT, Interface, Shared};
 use crate::port::memory::{Memory, bind_xdp};
 use crate::port::ring::{
     self, AF_XDP, CHUNK, COPY, ENTRIES, HEADROOM, Rings, SHARED, SOL_XDP, rings, set_frames,
@@ -134,6 +134,28 @@ impl Frames {
         debug_assert!(self.is_here(frame), "a frame is used where it is");
         self.memory.bytes_mut(frame.at as usize, frame.len.into())
     }
+    /// What the program at the port said of a frame that has just arrived, once; 0 is nothing. It may also be what it
+    /// said of an earlier frame in the same place, so whoever gets it checks it.
+    #[inline]
+    pub fn take_hint(&mut self, frame: Frame) -> u32 {
+        debug_assert!(self.is_here(frame), "a frame is used where it is");
+        let at = frame.at as usize;
+        if at % CHUNK < HINT {
+            return 0;
+        }
+        let bytes = self.memory.bytes_mut(at - HINT, HINT);
+        let hint = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        if hint != 0 {
+            bytes.fill(0);
+        }
+        hint
+    }
+    /// Says of a frame what the program at a port would.
+    pub fn set_hint(&mut self, frame: Frame, hint: u32) {
+        if frame.at as usize % CHUNK >= HINT {
+            self.memory.write(frame.at as usize - HINT, &hint.to_ne_bytes());
+        }
+    }
     /// A frame of our own with these bytes; `None` if none is free, or they are too many.
     pub fn make(&mut self, bytes: &[u8]) -> Option<Frame> {
         if bytes.len() > FRAME_MAX {
@@ -239,20 +261,19 @@ pub struct Socket {
     fd: OwnedFd,
 }
 
-/// Opens the sockets of interfaces of this namespace, given by their numbers and Ethernet addresses, all with the same
-/// memory. Each gets `wanted` frames to receive into.
+/// Opens the sockets of ports, all with the same memory. Each gets `wanted` frames to receive into.
 ///
 /// # Errors
 /// When the kernel refuses.
 pub fn open(
     frames: &mut Frames,
     shared: &Shared,
-    interfaces: &[(u32, [u8; 6])],
+    interfaces: &[Interface],
     wanted: usize,
 ) -> io::Result<Vec<Socket>> {
     const SEND_BUDGET: i32 = 9;
     let mut sockets: Vec<Socket> = Vec::new();
-    for (index, mac) in interfaces {
+    for interface in interfaces {
         let fd = socket(AF_XDP, libc::SOCK_RAW, 0)?;
         if sockets.is_empty() {
             set_frames(fd.as_fd(), &frames.memory)?;
@@ -261,8 +282,8 @@ pub fn open(
         // A kernel without this option sends 32 at a time.
         let _ = set_words(fd.as_fd(), SOL_XDP, SEND_BUDGET, &[256]);
         let other = sockets.first().map(|first| first.fd.as_fd());
-        bind_xdp(fd.as_fd(), *index, if other.is_some() { SHARED } else { COPY }, other)?;
-        let program = shared.attach(*index, *mac, fd.as_fd())?;
+        bind_xdp(fd.as_fd(), interface.index, if other.is_some() { SHARED } else { COPY }, other)?;
+        let program = shared.attach(*interface, fd.as_fd())?;
         let wanted = wanted.min(ENTRIES);
         let mut made = Socket { rings, sending: 0, filled: 0, wanted, _program: program, fd };
         made.refill(frames);

@@ -11,4 +11,4 @@ pub mod program;
 pub mod routing;
 
 pub use frames::{Frame, Frames, Lent, Lost, Returned, Socket};
-pub use program::{FlowCount, FlowHop, FlowKey, Generator, Shared};
+pub use program::{FlowCount, FlowHop, FlowKey, FlowTo, Generator, Handled, Interface, Shared};

@@ -4,18 +4,25 @@
 //! ```text
 //! frame --> to another host, ARP, multicast, link-local, an address of ours --------> kernel
 //!       --> exact flow known, packet without fault --> TTL, checksum, addresses --> the other port
+//!       --> the same, but the port processor has work with it --> hint in front --> AF_XDP socket
 //!       --> any other IPv4 or IPv6 packet ----------------------------------------> AF_XDP socket
 //! ```
 //!
 //! A packet that needs more than forwarding (a TTL that ends, options, a fragment, a wrong checksum, too long for the
 //! next link) is never taken by the fast path, so that the port processor sees and counts it: the verdicts are the
-//! same with and without. Flows are entered by the port processor, with what it found out about their first packet.
+//! same with and without. Flows are entered by the port processor, with what it found out about their first packets.
+//! Those that it cannot leave to the fast path (a plugin's, reserved ones, those of a shaped line) come up with a hint:
+//! the number under which it knows them, as an FPX hands classified packets to its processor on a circuit of their own.
 //!
-//! Rows: D-12.
+//! Every frame is counted once: here what goes on at once or to the kernel, by the socket what it takes or has no
+//! room for.
+//!
+//! Rows: D-12, D-94.
 
 use crate::bpf::{self, Hook, If, Kind, Label, Map, PASS, Program, Size, to_socket};
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The most ports of a router.
@@ -28,18 +35,31 @@ pub const FLOWS_MAX: u32 = 1 << 16;
 const LOOKUP: i32 = 1;
 const KTIME: i32 = 5;
 const REDIRECT: i32 = 23;
+const ADJUST_META: i32 = 54;
 const REDIRECT_MAP: i32 = 51;
 const ABORTED: i32 = 0;
 const DROP: i32 = 1;
 /// The context's fields.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
+const DATA_META: i16 = 8;
 const CONTEXT: u8 = 6;
 const PACKET: u8 = 7;
 const END: u8 = 8;
+const WORD: u8 = 9;
 const STACK: u8 = 10;
 
-/// A flow as the fast path tells it from others: addresses, ports, protocol.
+/// Bytes of a hint, which lies in front of its frame.
+pub(super) const HINT: usize = 4;
+/// Bytes of a port's counts.
+const COUNTS: usize = 24;
+/// Where they are.
+const FORWARDED: u32 = 0;
+const FORWARDED_BYTES: u32 = 8;
+const TO_KERNEL: u32 = 16;
+
+/// A flow as the fast path tells it from others: addresses, ports, protocol, and the port of the router where it
+/// arrives, as that may have filters and plugins of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// Source and destination address, as in the packet.
@@ -48,6 +68,8 @@ pub struct FlowKey {
     pub ports: [u8; 4],
     /// TCP or UDP.
     pub protocol: u8,
+    /// The router's port at which it arrives, below [`PORTS_MAX`].
+    pub arrives: u8,
 }
 
 impl FlowKey {
@@ -55,7 +77,7 @@ impl FlowKey {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.addresses);
         bytes[8..12].copy_from_slice(&self.ports);
-        bytes[12] = self.protocol;
+        (bytes[12], bytes[13]) = (self.protocol, self.arrives);
         bytes
     }
 }
@@ -69,6 +91,24 @@ pub struct FlowHop {
     pub mtu: u32,
     /// Destination and source address of the frame.
     pub macs: [u8; 12],
+}
+
+/// What becomes of the packets of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowTo {
+    /// They go on at once.
+    Hop(FlowHop),
+    /// They go to the port processor, with this in front of them.
+    Socket(NonZeroU32),
+}
+
+/// Frames of a port that its program handled by itself; all others went to the port processor's socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Forwarded by the fast path.
+    pub forwarded: FlowCount,
+    /// Handed to the kernel.
+    pub to_kernel: u64,
 }
 
 /// Packets and bytes that the fast path forwarded.
@@ -87,7 +127,19 @@ pub struct Shared {
     local_v6: Map<16, 4>,
     flows: Map<16, 40>,
     devices: Map<4, 4>,
+    counts: Map<4, { COUNTS * PORTS_MAX as usize }>,
     fast: bool,
+}
+
+/// A port of a router.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface {
+    /// Its number among the router's, below [`PORTS_MAX`].
+    pub port: u32,
+    /// The number of its interface in this namespace.
+    pub index: u32,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
 }
 
 impl Shared {
@@ -99,8 +151,9 @@ impl Shared {
         Ok(Shared {
             local: Map::new(Kind::Hash, LOCAL_MAX)?,
             local_v6: Map::new(Kind::Hash, LOCAL_MAX)?,
-            flows: Map::new(Kind::Hash, FLOWS_MAX)?,
+            flows: Map::new(Kind::Recent, FLOWS_MAX)?,
             devices: Map::new(Kind::Devices, PORTS_MAX)?,
+            counts: Map::new(Kind::Array, 1)?,
             fast,
         })
     }
@@ -128,16 +181,33 @@ impl Shared {
     pub fn set_port(&self, number: u32, index: u32) -> io::Result<()> {
         self.devices.insert(&number.to_ne_bytes(), &index.to_ne_bytes())
     }
-    /// Enters a flow, or changes where it goes; its counts begin at zero.
+    /// Enters a flow, or changes where it goes; its counts begin at zero. When there are [`FLOWS_MAX`], one that has
+    /// not been used for long is forgotten.
     ///
     /// # Errors
-    /// When there are [`FLOWS_MAX`].
-    pub fn set_flow(&self, key: &FlowKey, hop: &FlowHop) -> io::Result<()> {
+    /// When the kernel has no memory.
+    pub fn set_flow(&self, key: &FlowKey, to: &FlowTo) -> io::Result<()> {
         let mut value = [0; 40];
-        value[..4].copy_from_slice(&hop.port.to_ne_bytes());
-        value[4..16].copy_from_slice(&hop.macs);
-        value[32..36].copy_from_slice(&hop.mtu.to_ne_bytes());
+        match to {
+            FlowTo::Hop(hop) => {
+                value[..4].copy_from_slice(&hop.port.to_ne_bytes());
+                value[4..16].copy_from_slice(&hop.macs);
+                value[32..36].copy_from_slice(&hop.mtu.to_ne_bytes());
+            }
+            FlowTo::Socket(hint) => value[36..].copy_from_slice(&hint.get().to_ne_bytes()),
+        }
         self.flows.insert(&key.bytes(), &value)
+    }
+    /// What the program of a port has handled by itself so far.
+    pub fn handled(&self, port: u32) -> Handled {
+        let all = self.counts.get(&[0; 4]);
+        let count = |at: u32| -> u64 {
+            let at = COUNTS * port as usize + at as usize;
+            let bytes = all.as_ref().and_then(|all| all.get(at..at + 8)?.try_into().ok());
+            bytes.map_or(0, u64::from_ne_bytes)
+        };
+        let forwarded = FlowCount { packets: count(FORWARDED), bytes: count(FORWARDED_BYTES) };
+        Handled { forwarded, to_kernel: count(TO_KERNEL) }
     }
     /// Removes a flow; what it forwarded.
     pub fn remove_flow(&self, key: &FlowKey) -> Option<FlowCount> {
@@ -157,25 +227,33 @@ impl Shared {
             self.flows.remove(&key);
         }
     }
-    /// Attaches the program to interface `index` of this namespace, whose address is `mac`, with `socket` for what
-    /// the port processor does, for the lifetime of what it returns.
+    /// Attaches the program to a port, with `socket` for what the port processor does, for the lifetime of what it
+    /// returns.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub(super) fn attach(
         &self,
-        index: u32,
-        mac: [u8; 6],
+        interface: Interface,
         socket: BorrowedFd<'_>,
     ) -> io::Result<Attached> {
+        if interface.port >= PORTS_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let sockets = bpf::sockets(socket)?;
-        let program = self.program(&sockets, mac).load_xdp()?;
-        let at = |hook| bpf::attach(index, program.as_fd(), hook);
+        let program = self.program(&sockets, interface).load_xdp()?;
+        let at = |hook| bpf::attach(interface.index, program.as_fd(), hook);
         let link = at(Hook::Driver).or_else(|_| at(Hook::Stack))?;
         Ok(Attached { _link: link, _program: program, _sockets: sockets })
     }
 
-    fn program(&self, sockets: &Map<4, 4>, mac: [u8; 6]) -> Program {
+    /// Adds what is in register 3 to a count of the port; changes register 4.
+    fn count(&self, p: &mut Program, port: u32, count: u32) {
+        p.map_value(4, self.counts.fd(), COUNTS as u32 * port + count);
+        p.add_to_memory(4, 0, 3);
+    }
+
+    fn program(&self, sockets: &Map<4, 4>, Interface { port, mac, .. }: Interface) -> Program {
         let mut p = Program::default();
         let (socket, kernel, v6) = (p.label(), p.label(), p.label());
         p.copy(CONTEXT, 1);
@@ -201,7 +279,7 @@ impl Shared {
         find(&mut p, self.local.fd(), -4);
         p.go_if(0, If::NotEqual, 0, kernel);
         if self.fast {
-            self.known_flow(&mut p, socket);
+            self.known_flow(&mut p, port, socket);
         }
         p.place(socket);
         to_socket(&mut p, CONTEXT, sockets);
@@ -220,13 +298,15 @@ impl Shared {
         find(&mut p, self.local_v6.fd(), -16);
         p.go_if(0, If::Equal, 0, socket);
         p.place(kernel);
+        p.set(3, 1);
+        self.count(&mut p, port, TO_KERNEL);
         p.set(0, PASS);
         p.exit();
         p
     }
 
-    /// Forwards a packet of a known flow; goes on to `slow` with all others.
-    fn known_flow(&self, p: &mut Program, slow: Label) {
+    /// Forwards a packet of a known flow; goes on to `slow` with all others, and with a hint of what is known.
+    fn known_flow(&self, p: &mut Program, port: u32, slow: Label) {
         reach(p, 42, slow);
         p.load(Size::Byte, 3, PACKET, 14);
         p.go_if(3, If::NotEqual, 0x45, slow);
@@ -237,7 +317,7 @@ impl Shared {
         p.go_if(3, If::AnyBit, i32::from(0x3fffu16.to_be()), slow);
         let tcp_or_udp = p.label();
         p.load(Size::Byte, 3, PACKET, 23);
-        p.store_number(Size::Word, STACK, -4, 0);
+        p.store_number(Size::Word, STACK, -4, i32::from_ne_bytes([0, port as u8, 0, 0]));
         p.store(Size::Byte, STACK, -4, 3);
         p.go_if(3, If::Equal, 6, tcp_or_udp);
         p.go_if(3, If::NotEqual, 17, slow);
@@ -261,6 +341,9 @@ impl Shared {
         }
         find(p, self.flows.fd(), -16);
         p.go_if(0, If::Equal, 0, slow);
+        let hinted = p.label();
+        p.load(Size::Word, WORD, 0, 36);
+        p.go_if(WORD, If::NotEqual, 0, hinted);
         // Its length: within the frame, and within the next link's MTU.
         p.load(Size::Half, 3, PACKET, 16);
         p.swap_half(3);
@@ -272,8 +355,10 @@ impl Shared {
         p.load(Size::Word, 4, 0, 32);
         p.go_if_register(3, If::Above, 4, slow);
         p.add_to_memory(0, 24, 3);
+        self.count(p, port, FORWARDED_BYTES);
         p.set(3, 1);
         p.add_to_memory(0, 16, 3);
+        self.count(p, port, FORWARDED);
         // TTL and checksum (RFC 1141): the sum grows by as much as the TTL's half word falls.
         p.load(Size::Byte, 3, PACKET, 22);
         p.add(3, -1);
@@ -294,6 +379,20 @@ impl Shared {
         p.set(3, ABORTED);
         p.call(REDIRECT_MAP);
         p.exit();
+        // The hint lies in front of the frame, and the socket's copy has it there as well. Where a driver has no room
+        // for it, the port processor finds out anew.
+        p.place(hinted);
+        p.copy(1, CONTEXT);
+        p.set(2, -(HINT as i32));
+        p.call(ADJUST_META);
+        p.go_if(0, If::NotEqual, 0, slow);
+        p.load(Size::Word, 2, CONTEXT, DATA_META);
+        p.load(Size::Word, 3, CONTEXT, DATA);
+        p.copy(4, 2);
+        p.add(4, HINT as i32);
+        p.go_if_register(4, If::Above, 3, slow);
+        p.store(Size::Word, 2, 0, WORD);
+        p.go(slow);
     }
 }
 

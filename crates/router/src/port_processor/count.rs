@@ -62,6 +62,8 @@ pub struct Counters {
     pub sent: AtomicU64,
     /// Bytes of their frames.
     pub sent_bytes: AtomicU64,
+    /// Received packets whose hint was true: neither rules nor tables were asked.
+    pub hinted: AtomicU64,
     /// ICMP messages, fragments and copies that the router made because of packets that arrived here.
     pub made: AtomicU64,
     /// Packets waiting to leave through this port.
@@ -92,6 +94,7 @@ impl Counters {
         let plain = [
             ("received", &self.received),
             ("received-bytes", &self.received_bytes),
+            ("hinted", &self.hinted),
             ("sent", &self.sent),
             ("sent-bytes", &self.sent_bytes),
             ("made", &self.made),

@@ -42,7 +42,7 @@ impl PortProcessor {
         let Some(rules) = &self.rules else { return };
         let (mut v4, mut v6) = (Headers::<u32>::new(port), None::<Headers<u128>>);
         let some_v6 = !rules.general_v6.is_empty();
-        for (at, one) in work.iter().enumerate() {
+        for (at, one) in work.iter().enumerate().filter(|(_, one)| !one.hinted) {
             let seen = &one.passing.seen;
             match seen.addresses {
                 Addresses::V4(src, dst) => v4.put(at, (src, dst), seen),
@@ -72,7 +72,7 @@ impl PortProcessor {
     /// What becomes of a packet with this verdict.
     fn judge(&mut self, port: u16, one: &mut Work, verdict: &Verdict) {
         if verdict.copy {
-            one.plain = false;
+            (one.plain, one.same) = (false, false);
             self.copied.put(port, self.frames.bytes(one.passing.frame));
         }
         match verdict.action {
@@ -161,6 +161,7 @@ impl PortProcessor {
                     if seen.addresses != one.passing.seen.addresses && !one.pinned {
                         one.hop = 0;
                     }
+                    one.same &= seen.is_same_flow(&one.passing.seen);
                     (one.passing.seen, one.passing.hash) = (seen, seen.hash());
                 }
                 Wish::Port(to) => one.port = Some(to),
@@ -198,8 +199,8 @@ impl PortProcessor {
         let policies = !self.policies.rules.is_empty();
         for (at, one) in work.iter_mut().enumerate() {
             if policies && !one.gone {
-                // The fast path knows addresses and ports only.
-                one.plain = false;
+                // A policy may ask for more than the addresses and ports of a known flow.
+                (one.plain, one.same) = (false, false);
                 if one.hop == 0 {
                     one.hop = self.policies.hop(port, &one.passing.seen);
                 }

@@ -17,16 +17,13 @@ use super::plugin::Passing;
 use super::{Event, Going, HELD_MAX, Held, PATIENCE, PortProcessor};
 use crate::in_band::{self, Asked};
 use lastmeter_base::Time;
-use lastmeter_linux::dataplane::{FlowHop, FlowKey, Frame};
+use lastmeter_linux::dataplane::Frame;
 use lastmeter_net::lookup::NextHop;
-use lastmeter_wire::internet::protocol;
 use std::net::IpAddr;
 use std::time::Instant;
 
 /// Packets of a batch.
 pub const BATCH: usize = 64;
-/// Packets of a flow after which the fast path takes over.
-const FAST_AFTER: u8 = 32;
 
 /// A packet of the batch.
 #[derive(Clone, Copy)]
@@ -46,7 +43,29 @@ pub(super) struct Work {
     pub(super) flow: Option<u32>,
     /// Whether only its addresses determine its path, so that the fast path may handle it.
     pub(super) plain: bool,
+    /// Whether addresses, ports and protocol determine what rules and tables say of it.
+    pub(super) same: bool,
+    /// Whether that was known when it arrived.
+    pub(super) hinted: bool,
     pub(super) gone: bool,
+}
+
+impl Work {
+    fn new(passing: Passing) -> Work {
+        Work {
+            passing,
+            hop: 0,
+            pinned: false,
+            queue: None,
+            port: None,
+            plugin: None,
+            flow: None,
+            plain: true,
+            same: true,
+            hinted: false,
+            gone: false,
+        }
+    }
 }
 
 impl PortProcessor {
@@ -73,17 +92,11 @@ impl PortProcessor {
                         self.asks(port, *frame, &seen, now);
                     }
                     let passing = Passing { frame: *frame, seen, hash: seen.hash() };
-                    self.work.push(Work {
-                        passing,
-                        hop: 0,
-                        pinned: false,
-                        queue: None,
-                        port: None,
-                        plugin: None,
-                        flow: None,
-                        plain: true,
-                        gone: false,
-                    });
+                    let mut one = Work::new(passing);
+                    if self.fast {
+                        self.take_hint(port, &mut one);
+                    }
+                    self.work.push(one);
                 }
                 Ok(seen) => {
                     self.refuse(port, *frame, &seen, Fault::SourceRoute, Reason::SourceRoute, now)
@@ -163,8 +176,8 @@ impl PortProcessor {
         let (departed, hop, crossed) = (false, true, false);
         let going = Going { port, passing, neighbour, queue, reserved, departed, hop, crossed };
         self.deliver(going, now);
-        if one.plain && self.fast {
-            self.consider(one, neighbour);
+        if self.fast {
+            self.consider(port, one, neighbour);
         }
     }
 
@@ -388,41 +401,6 @@ impl PortProcessor {
             self.send_own(port, &asked.refusal(from, to), now);
         }
         self.depart(now);
-    }
-
-    /// Moves a flow to the fast path after some packets.
-    fn consider(&mut self, one: &Work, neighbour: u32) {
-        let Passing { seen, hash, .. } = one.passing;
-        let Addresses::V4(src, dst) = seen.addresses else { return };
-        let has_ports = seen.protocol == protocol::TCP || seen.protocol == protocol::UDP;
-        let to = *self.hops.neighbour(neighbour);
-        let out = &self.ports[usize::from(to.port)];
-        let (Some(macs), true) = (to.macs, has_ports && !seen.is_fragment && !seen.has_options)
-        else {
-            return;
-        };
-        if !out.plain {
-            return;
-        }
-        let place = hash as usize % self.candidates.len();
-        let (known, count) = &mut self.candidates[place];
-        let tag = (hash >> 32) as u32;
-        if *known != tag {
-            (*known, *count) = (tag, 0);
-        }
-        *count = count.saturating_add(1);
-        if *count != FAST_AFTER {
-            return;
-        }
-        let mut addresses = [0; 8];
-        addresses[..4].copy_from_slice(&src.to_be_bytes());
-        addresses[4..].copy_from_slice(&dst.to_be_bytes());
-        let mut ports = [0; 4];
-        ports[..2].copy_from_slice(&seen.ports.0.to_be_bytes());
-        ports[2..].copy_from_slice(&seen.ports.1.to_be_bytes());
-        let key = FlowKey { addresses, ports, protocol: seen.protocol };
-        let hop = FlowHop { port: to.port.into(), mtu: out.mtu.into(), macs };
-        self.tell(Event::Flow { key, hop, setup: self.setups });
     }
 }
 

@@ -5,9 +5,10 @@ use super::answer::Own;
 use super::copies::Copies;
 use super::count::{Counters, Stages};
 use super::crossing::{AllPassed, Crossing};
+use super::known::Entered;
 use super::setup::{Current, Places, set_up};
 use super::start::{Making, Up, bring_up, shares};
-use super::state::{Pause, Seen, cpu_of, together};
+use super::state::{Pause, Seen, add_handled, cpu_of, together};
 use super::tables::Tables;
 use super::{Change, Event, Setup};
 use crate::config::Config;
@@ -69,11 +70,11 @@ pub(super) struct House {
     folder: PathBuf,
     /// The folder of its sockets.
     run: PathBuf,
-    /// Setups that the port processors were told, the first one counted in.
-    setups: Mutex<u64>,
     pub(super) host: Arc<Host>,
     library: Arc<dyn Library + Send + Sync>,
     pub(super) shared: Shared,
+    /// Flows of the programs at the ports.
+    pub(super) entered: Entered,
     tables: Mutex<Tables>,
     workers: Vec<Worker>,
     pub(super) copied: Arc<Copies>,
@@ -107,6 +108,11 @@ impl House {
             worker.door.tell(change());
         }
     }
+    /// Something has changed that may matter to known flows: the programs at the ports forget them. The change must
+    /// have been told, or be in the tables.
+    fn forget(&self) {
+        self.entered.forget(&self.shared);
+    }
     /// Waits until all changes are in effect.
     fn settle(&self) {
         let (answer, told) = channel();
@@ -124,7 +130,7 @@ impl House {
         let worker = &self.workers[number];
         *worker.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         // Nothing goes to its ports any more.
-        self.shared.clear_flows();
+        self.forget();
     }
     /// Port processors that have ended since this was asked last, and why.
     fn news(&self) -> Vec<String> {
@@ -227,10 +233,10 @@ pub fn run(
         current: Mutex::new(Current { config: (*config).clone(), running: BTreeMap::new() }),
         folder: folder.to_owned(),
         run: socket.parent().unwrap_or(Path::new(".")).to_owned(),
-        setups: Mutex::new(1),
         host,
         library,
         shared,
+        entered: Entered::default(),
         tables: Mutex::new(tables),
         workers,
         copied: Arc::default(),
@@ -294,11 +300,8 @@ fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
                         all.push((port, asked));
                     }
                 }
-                Event::Flow { key, hop, setup } => {
-                    let setups = house.setups.lock().unwrap_or_else(PoisonError::into_inner);
-                    if setup == *setups {
-                        let _ = house.shared.set_flow(&key, &hop);
-                    }
+                Event::Flow { key, to, generation } => {
+                    house.entered.enter(&house.shared, &key, &to, generation);
                 }
             }
         }
@@ -332,7 +335,7 @@ fn heard(house: &House, known: &mut Known, message: Message) {
             let longest = (dataplane::frames::FRAME_MAX - super::parse::ETHERNET) as u32;
             let mtu = link.mtu.min(longest) as u16;
             house.tell(|| Change::Link(port, there && link.up, mtu, mac));
-            house.shared.clear_flows();
+            house.forget();
         }
         Message::Neighbour(there, neighbour) => {
             let Some(port) = port(neighbour.interface) else { return };
@@ -344,7 +347,7 @@ fn heard(house: &House, known: &mut Known, message: Message) {
             };
             // The fast path still has the neighbour's old address.
             if before.is_some() && before != mac {
-                house.shared.clear_flows();
+                house.forget();
             }
         }
         Message::Address(there, address) => {
@@ -376,7 +379,7 @@ fn heard(house: &House, known: &mut Known, message: Message) {
                 v6: v6.and_then(|a| if let IpAddr::V6(a) = a { Some(a) } else { None }),
             };
             house.tell(|| Change::Own(port, own));
-            house.shared.clear_flows();
+            house.forget();
         }
         _ => {}
     }
@@ -436,7 +439,7 @@ fn obey(house: &House, stream: UnixStream) {
         }
         // Fast-path flows may have new routes; flush once for all changes that arrived together.
         if changed && reader.buffer().is_empty() {
-            house.shared.clear_flows();
+            house.forget();
             changed = false;
         }
     }
@@ -509,13 +512,12 @@ fn configure(house: &House, text: &str, bound: Bound) -> Result<Vec<(String, f64
     house.change(|tables| tables.prefer(config.lookup))?;
     let (running, mut took) = made;
     let began = std::time::Instant::now();
-    *house.setups.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     for (worker, setup) in house.workers.iter().zip(setups) {
         worker.door.tell(Change::Setup(Box::new(setup)));
     }
     house.settle();
     took.push(("bind".to_owned(), began.elapsed().as_secs_f64()));
-    house.shared.clear_flows();
+    house.forget();
     *current = Current { config, running };
     Ok(took)
 }
@@ -589,5 +591,6 @@ fn state(house: &House) -> Value {
         .collect();
     let mut shown = together(&names, &seen, &house.passed);
     shown["at-one-moment"] = json!(whole);
+    add_handled(&mut shown, &house.shared);
     shown
 }

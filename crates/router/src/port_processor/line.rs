@@ -21,9 +21,12 @@ pub struct Null {
     next: usize,
     /// Frames that have departed, and are free with the next call.
     sent: Vec<Frame>,
-    /// The last byte of the destination of each packet of IPv4 that has departed.
+    /// The last bytes of the Ethernet and the IPv4 destination of each packet that has departed.
     #[cfg(test)]
-    pub(super) departed: Vec<u8>,
+    pub(super) departed: Vec<(u8, u8)>,
+    /// What a program at the port says of all frames that arrive.
+    #[cfg(test)]
+    pub(super) hint: u32,
 }
 
 impl Null {
@@ -35,6 +38,8 @@ impl Null {
             sent: Vec::new(),
             #[cfg(test)]
             departed: Vec::new(),
+            #[cfg(test)]
+            hint: 0,
         }
     }
     fn receive(&mut self, most: usize, frames: &mut Frames, out: &mut Vec<Frame>) -> usize {
@@ -43,6 +48,8 @@ impl Null {
         }
         for taken in 0..most {
             let Some(frame) = frames.make(&self.arriving[self.next]) else { return taken };
+            #[cfg(test)]
+            frames.set_hint(frame, self.hint);
             out.push(frame);
             self.next = if self.next + 1 < self.arriving.len() { self.next + 1 } else { 0 };
         }
@@ -82,7 +89,7 @@ impl Line {
             Line::Null(null) => {
                 for frame in null.sent.drain(..) {
                     #[cfg(test)]
-                    null.departed.push(frames.bytes(frame)[33]);
+                    null.departed.push((frames.bytes(frame)[5], frames.bytes(frame)[33]));
                     frames.free(frame);
                 }
             }

@@ -21,6 +21,7 @@ pub mod distributed;
 mod forward;
 pub mod hop;
 pub mod housekeeper;
+mod known;
 pub mod line;
 pub mod null;
 pub mod output;
@@ -43,8 +44,9 @@ use copies::Copies;
 use count::{Counters, Stages};
 use crossing::Crossing;
 use hop::{Hops, Next};
+use known::{Known, PLACES};
 use lastmeter_base::{Bytes, Duration, Pool, Rate, Time};
-use lastmeter_linux::dataplane::{FlowHop, FlowKey, Frame, Frames};
+use lastmeter_linux::dataplane::{FlowKey, FlowTo, Frame, Frames};
 use lastmeter_net::classify::Classifier;
 use lastmeter_net::queue::{DropTail, Queue};
 use line::Line;
@@ -58,7 +60,7 @@ use state::Pause;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 use structure::AnyReader;
@@ -84,8 +86,6 @@ const SOON: Duration = Duration::from_ms(1);
 pub const MANY: usize = 32;
 /// The pause: our choice, about what 32 packets take.
 pub const PAUSE: Duration = Duration::from_us(40);
-/// Flows that the fast path may take over, while they are counted.
-const CANDIDATES: usize = 1 << 15;
 
 /// A change for the port processor.
 pub enum Change {
@@ -186,14 +186,14 @@ pub enum Event {
         /// What.
         asked: Asked,
     },
-    /// A flow for the fast path.
+    /// A flow for the program at the port where it arrives.
     Flow {
         /// Which packets.
         key: FlowKey,
-        /// The destination.
-        hop: FlowHop,
-        /// How many setups there had been: what an earlier one said of it may be wrong.
-        setup: u64,
+        /// What becomes of them.
+        to: FlowTo,
+        /// The generation when that was so: after a change it may be wrong.
+        generation: u64,
     },
 }
 
@@ -272,6 +272,8 @@ pub struct Parts {
     pub setup: Setup,
     /// Whether known flows go to the fast path.
     pub fast: bool,
+    /// Grows after each change that may matter to known flows.
+    pub generation: Arc<AtomicU64>,
     /// Changes come from here.
     pub changes: Receiver<Change>,
     /// Set when there are changes.
@@ -308,6 +310,11 @@ pub struct PortProcessor {
     copied: Arc<Copies>,
     plugins: Vec<Plugin>,
     fast: bool,
+    /// What is known of flows, by place.
+    known: Vec<Option<Known>>,
+    generations: Arc<AtomicU64>,
+    /// The generation of what this turn of the port processor sees.
+    generation: u64,
     changes: Receiver<Change>,
     pending: Arc<AtomicBool>,
     wake: OwnedFd,
@@ -344,7 +351,7 @@ impl PortProcessor {
     pub fn new(parts: Parts) -> PortProcessor {
         let Parts { names, lines, frames, readers: (v4, v6), setup, fast, .. } = parts;
         let Parts { changes, pending, wake, events, attention, counts, stages, .. } = parts;
-        let Parts { copied, crossing, .. } = parts;
+        let Parts { copied, crossing, generation, .. } = parts;
         let ports = names.into_iter().map(|name| Port {
             name,
             own: answer::Own::default(),
@@ -375,6 +382,9 @@ impl PortProcessor {
             copied,
             plugins: Vec::new(),
             fast,
+            known: if fast { vec![None; PLACES] } else { Vec::new() },
+            generations: generation,
+            generation: 0,
             changes,
             pending,
             wake,
@@ -393,7 +403,7 @@ impl PortProcessor {
             held: Vec::new(),
             answers: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
             asking: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
-            candidates: vec![(0, 0); CANDIDATES],
+            candidates: if fast { vec![(0, 0); PLACES] } else { Vec::new() },
             crossing,
             incoming: Vec::new(),
             setups: 0,
@@ -435,6 +445,8 @@ impl PortProcessor {
 
     /// Once around: changes, packets that arrive, packets that leave. When it began, and how many of each.
     fn turn(&mut self) -> (Time, usize, u64) {
+        // First: it grows when a change has been told, or is in the tables, so this turn sees all that it stands for.
+        self.generation = self.generations.load(Ordering::Acquire);
         if self.pending.swap(false, Ordering::Acquire) {
             self.change();
         }
@@ -512,7 +524,6 @@ impl PortProcessor {
                 Change::Fail => panic!("it was told to fail"),
             }
         }
-        self.candidates.fill((0, 0));
     }
 
     fn learn(&mut self, port: u16, address: IpAddr, mac: Option<[u8; 6]>) {
@@ -540,7 +551,8 @@ impl PortProcessor {
                 same.seen = flow.seen;
             }
         }
-        // Reservations have other numbers now.
+        // Reservations and plugins have other numbers now.
+        self.known.fill(None);
         self.held.iter_mut().for_each(|held| held.going.reserved = None);
         let mut old: Vec<Plugin> = std::mem::take(&mut self.plugins);
         for slot in setup.plugins {

@@ -32,7 +32,7 @@ const FRAME_LEN: usize = 60;
 /// Frames in memory.
 const FRAMES: usize = 8192;
 /// The next router.
-const NEXT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 2, 0, 9));
+pub(super) const NEXT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 2, 0, 9));
 /// Packets that wait at most.
 const QUEUE: u64 = 1000;
 
@@ -65,7 +65,7 @@ impl Measured {
 }
 
 /// A UDP packet in the shortest frame.
-fn frame(to: Ipv4Addr) -> Vec<u8> {
+pub(super) fn frame(to: Ipv4Addr) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let payload = FRAME_LEN - 14 - 20;
     // The length fits.
@@ -80,39 +80,54 @@ pub(super) struct Made {
     pub(super) processor: PortProcessor,
     changes: Sender<Change>,
     pending: Arc<AtomicBool>,
-    counts: Arc<Vec<Counters>>,
+    pub(super) counts: Arc<Vec<Counters>>,
     stages: Arc<Stages>,
-    _events: Receiver<Event>,
+    pub(super) events: Receiver<Event>,
+}
+
+/// What the file would say of it.
+pub(super) fn setup() -> Setup {
+    let port = || PortSetup {
+        queue: Some(Box::new(DropTail::new(QUEUE, Bytes(u64::MAX)))),
+        reserved: Vec::new(),
+        rate: None,
+        framing: Bytes::ZERO,
+        flows: 1,
+        in_band: false,
+        plugins: Vec::new(),
+        departing: Vec::new(),
+    };
+    Setup {
+        rules: None,
+        treatments: Vec::new(),
+        policies: Policies::default(),
+        receive: Receive::default(),
+        plugins: Vec::new(),
+        ports: vec![port(), port()],
+    }
 }
 
 impl Made {
     /// Makes it; the next router's Ethernet address is not known yet.
     pub(super) fn new(routes: &[Network], arriving: Vec<Vec<u8>>) -> Result<Made, String> {
+        Made::with(routes, arriving, false, |_| ())
+    }
+    /// The same, with or without a fast path, and with another setup.
+    pub(super) fn with(
+        routes: &[Network],
+        arriving: Vec<Vec<u8>>,
+        fast: bool,
+        change: impl FnOnce(&mut Setup),
+    ) -> Result<Made, String> {
         let said = |error: std::io::Error| error.to_string();
         let bell = || eventfd(0, EventfdFlags::NONBLOCK).map_err(|error| said(error.into()));
         let mut tables = Tables::new(Lookup::default());
         routes.iter().try_for_each(|network| tables.route(*network, FIRST))?;
         let lines = [Null::new(arriving), Null::new(Vec::new())];
-        let port = || PortSetup {
-            queue: Some(Box::new(DropTail::new(QUEUE, Bytes(u64::MAX)))),
-            reserved: Vec::new(),
-            rate: None,
-            framing: Bytes::ZERO,
-            flows: 1,
-            in_band: false,
-            plugins: Vec::new(),
-            departing: Vec::new(),
-        };
-        let setup = Setup {
-            rules: None,
-            treatments: Vec::new(),
-            policies: Policies::default(),
-            receive: Receive::default(),
-            plugins: Vec::new(),
-            ports: vec![port(), port()],
-        };
+        let mut setup = setup();
+        change(&mut setup);
         let (changes, from_changes) = channel();
-        let (events, _events) = channel();
+        let (events, from_events) = channel();
         let pending = Arc::new(AtomicBool::new(false));
         let counts: Arc<Vec<Counters>> = Arc::new(vec![Counters::default(), Counters::default()]);
         let stages = Arc::<Stages>::default();
@@ -122,7 +137,8 @@ impl Made {
             frames: Frames::new(FRAMES).map_err(said)?,
             readers: tables.readers(),
             setup,
-            fast: false,
+            fast,
+            generation: Arc::default(),
             changes: from_changes,
             pending: pending.clone(),
             wake: bell()?,
@@ -133,11 +149,11 @@ impl Made {
             copied: Arc::default(),
             crossing: None,
         });
-        let made = Made { processor, changes, pending, counts, stages, _events };
+        let made = Made { processor, changes, pending, counts, stages, events: from_events };
         made.change(Change::Hop(FIRST, vec![Next { port: 1, address: Some(NEXT) }]))?;
         Ok(made)
     }
-    fn change(&self, change: Change) -> Result<(), String> {
+    pub(super) fn change(&self, change: Change) -> Result<(), String> {
         self.changes.send(change).map_err(|_| "it has ended")?;
         self.pending.store(true, Release);
         Ok(())
@@ -160,7 +176,7 @@ pub fn forward(
 ) -> Result<Measured, String> {
     let made = Made::new(routes, destinations.iter().map(|to| frame(*to)).collect())?;
     made.resolve()?;
-    let Made { mut processor, changes, pending, counts, stages, _events } = made;
+    let Made { mut processor, changes, pending, counts, stages, events: _events } = made;
     let clock = rustix::time::ClockId::ThreadCPUTime;
     let thread = std::thread::spawn(move || {
         let before = super::state::cpu_of(clock);
@@ -206,7 +222,7 @@ mod tests {
         made.processor.turn();
         assert!(made.processor.held.is_empty());
         let Some(Line::Null(out)) = &made.processor.lines[1] else { panic!("a null device") };
-        let left: Vec<u32> = out.departed.iter().map(|last| u32::from(*last)).collect();
+        let left: Vec<u32> = out.departed.iter().map(|(_, last)| u32::from(*last)).collect();
         assert_eq!(left, (0..4 * BATCH as u32).collect::<Vec<_>>());
     }
 

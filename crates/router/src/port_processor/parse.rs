@@ -64,6 +64,14 @@ impl Seen {
         };
         mix(addresses, if self.is_fragment { u64::from(self.protocol) } else { rest })
     }
+    /// Whether both are of the same flow, told by its addresses, ports and protocol.
+    pub fn is_same_flow(&self, other: &Seen) -> bool {
+        let flow = |seen: &Seen| {
+            let Seen { addresses, ports, protocol, is_fragment, has_options, .. } = *seen;
+            (addresses, ports, protocol, is_fragment, has_options)
+        };
+        flow(self) == flow(other)
+    }
     /// Its ECN field.
     pub fn ecn(&self) -> Ecn {
         match self.traffic_class & 3 {

@@ -19,7 +19,7 @@ use super::tables::Readers;
 use super::{Change, Event, Parts, PortProcessor};
 use crate::config::Config;
 use crate::message::Bound;
-use lastmeter_linux::dataplane::{self, Frames};
+use lastmeter_linux::dataplane::{self, Frames, Interface};
 use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -163,8 +163,11 @@ fn make(
     let (setup, running, _) = set_up(config, &Bound::default(), None, house.places(), host)?;
     up.stages.push(("set up".to_owned(), from.elapsed().as_secs_f64()));
     let from = Instant::now();
-    let interfaces: Vec<(u32, [u8; 6])> =
-        own.ports.iter().map(|port| house.interfaces[usize::from(*port)]).collect();
+    let interface = |port: &u16| {
+        let (index, mac) = house.interfaces[usize::from(*port)];
+        Interface { port: (*port).into(), index, mac }
+    };
+    let interfaces: Vec<Interface> = own.ports.iter().map(interface).collect();
     let opened = open(&mut frames, house, &interfaces)?;
     let mut lines: Vec<Option<Line>> = config.ports.iter().map(|_| None).collect();
     for (port, socket) in own.ports.iter().zip(opened) {
@@ -178,6 +181,7 @@ fn make(
         readers,
         setup,
         fast: config.fast,
+        generation: house.entered.generation.clone(),
         changes,
         pending,
         wake,
@@ -196,7 +200,7 @@ fn make(
 fn open(
     frames: &mut Frames,
     house: &House,
-    interfaces: &[(u32, [u8; 6])],
+    interfaces: &[Interface],
 ) -> Result<Vec<dataplane::Socket>, String> {
     let began = Instant::now();
     loop {

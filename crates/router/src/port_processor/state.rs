@@ -3,6 +3,7 @@
 use super::PortProcessor;
 use super::count::{Counters, Stages};
 use super::crossing::{Crossing, Passed};
+use lastmeter_linux::dataplane::Shared;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, Ordering::Relaxed};
@@ -184,6 +185,22 @@ pub(super) fn together(names: &[String], all: &[Seen<'_>], passed: &[Vec<Passed>
             "queued": queued,
         },
     })
+}
+
+/// Adds what the programs at the ports handle without a port processor, which was counted a little later.
+pub(super) fn add_handled(shown: &mut Value, shared: &Shared) {
+    for (port, shown) in shown["ports"].as_array_mut().into_iter().flatten().enumerate() {
+        let handled = shared.handled(port as u32);
+        for (name, count) in [
+            ("fast", handled.forwarded.packets),
+            ("fast-bytes", handled.forwarded.bytes),
+            ("to-kernel", handled.to_kernel),
+        ] {
+            if count > 0 {
+                shown["counts"][name] = json!(count);
+            }
+        }
+    }
 }
 
 /// Flows: packets are counted where they arrive, reservations where they leave.
