@@ -20,9 +20,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("transport", &["base", "wire", "engine"]),
     ("wave", &["base", "wire", "engine", "net"]),
     ("linux", &["base", "wire", "engine"]),
-    ("live", &["base", "wire", "engine", "transport", "linux"]),
+    ("live", &["base", "wire", "engine", "linux"]),
     ("rtc", &["base", "wire", "engine", "transport", "linux", "live"]),
-    ("guest", &["base", "wire", "engine", "host", "ledger", "linux", "live"]),
+    ("guest", &["base", "wire", "engine", "host", "ledger", "linux"]),
     ("plugin", &["base", "wire", "ledger"]),
     ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave"]),
     (

@@ -6,7 +6,7 @@
 //! they are parsed. Stamped frames say which flow they are of and when they were sent; UDP datagrams reach a socket.
 
 use crate::site::INTERFACE;
-use lastmeter_linux::clock::Epoch;
+use lastmeter_linux::clock::{Epoch, nanoseconds};
 use lastmeter_linux::cores;
 use lastmeter_linux::link::index_of;
 use lastmeter_linux::port::Headers;
@@ -14,7 +14,6 @@ use lastmeter_linux::sys::set_words;
 use lastmeter_linux::{Doing, Result};
 use lastmeter_wire::internet::checksum::Sum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
@@ -85,13 +84,6 @@ impl Stamp {
         payload[4..8].copy_from_slice(&[self.flow, 0, 0, 0]);
         payload[8..Stamp::LEN].copy_from_slice(&self.sent.to_be_bytes());
     }
-}
-
-/// Nanoseconds of the monotonic clock, which all processes of the machine share.
-#[inline]
-pub fn nanoseconds() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// What was sent.

@@ -126,7 +126,7 @@ pub fn run(
     let end = if led { Time::MAX } else { built.end };
     let mut engine = built.graph.build(1).map_err(Failure::Engine)?;
     let mut clock = session.start(Arc::clone(control)).map_err(refused)?;
-    engine.run_until(end, &mut clock).map_err(Failure::Engine)?;
+    clock.run(&mut engine, end).map_err(Failure::Engine)?;
     let outcome = engine.finish().map_err(Failure::Engine)?;
     let measured = session.finish(&clock);
     match captures.problems() {

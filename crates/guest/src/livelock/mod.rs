@@ -26,8 +26,7 @@ pub use wire::{Datagram, Kind, Offered, Wire};
 use crate::kit::{self, Error, Guest, Kit, Options};
 use far::Far;
 use lastmeter_host::adapter::description::Description;
-use lastmeter_linux::clock::Precedence;
-use lastmeter_live::flood::nanoseconds;
+use lastmeter_linux::clock::{Precedence, nanoseconds};
 use std::time::{Duration, Instant};
 use wire::{GUEST, GUEST_IP, PEER, PEER_IP, shifted};
 

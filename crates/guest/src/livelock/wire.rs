@@ -3,7 +3,7 @@
 //! The wire is a stream of frames, each after its length (QEMU's `-netdev stream`). It holds little, and what does not
 //! fit is dropped; but QEMU takes frames out of it whether or not the guest's ring has room, and keeps them.
 
-use lastmeter_live::flood::nanoseconds;
+use lastmeter_linux::clock::nanoseconds;
 use lastmeter_wire::internet::{ethernet, ipv4, udp};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::io::{self, ErrorKind, Read, Write};

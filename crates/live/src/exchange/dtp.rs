@@ -8,10 +8,10 @@
 
 use super::Exchanged;
 use crate::channel;
-use crate::flood::nanoseconds;
 use crate::worker::Reply;
 use lastmeter_base::Duration as Time;
 use lastmeter_engine::Distribution;
+use lastmeter_linux::clock::nanoseconds;
 use lastmeter_linux::{Doing, Result};
 use lastmeter_wire::dtp::{Flags, Packet};
 use std::collections::VecDeque;

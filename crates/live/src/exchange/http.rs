@@ -2,8 +2,8 @@
 
 use super::Exchanged;
 use crate::channel;
-use crate::flood::nanoseconds;
 use crate::worker::Reply;
+use lastmeter_linux::clock::nanoseconds;
 use lastmeter_linux::sys;
 use lastmeter_linux::{Doing, Error, Result};
 use serde::{Deserialize, Serialize};

@@ -3,10 +3,11 @@
 use super::work::{Work, window};
 use super::{Busy, Job, PAYLOAD};
 use crate::channel;
-use crate::flood::{Stamp, nanoseconds};
+use crate::flood::Stamp;
 use crate::worker::Reply;
 use lastmeter_base::Duration;
 use lastmeter_engine::Distribution;
+use lastmeter_linux::clock::nanoseconds;
 use lastmeter_linux::cores;
 use lastmeter_linux::counters::Counters;
 use lastmeter_linux::port::Incoming;

@@ -1,8 +1,8 @@
 //! Work of a known length, and a second program that counts what it gets done.
 
 use super::WARM;
-use crate::flood::nanoseconds;
 use lastmeter_linux::Result;
+use lastmeter_linux::clock::nanoseconds;
 use lastmeter_linux::cores;
 use std::hint::black_box;
 use std::time::Duration;

@@ -14,9 +14,9 @@
 use lastmeter_base::{Bytes, Duration, FlowId, Packet, Time};
 use lastmeter_host::receive::{Admission, Expired, Handled, Policy, View};
 use lastmeter_linux::Result;
-use lastmeter_linux::clock::Epoch;
+use lastmeter_linux::clock::{Epoch, nanoseconds};
 use lastmeter_linux::port::{Counts, Port};
-use lastmeter_live::flood::{Stamp, nanoseconds};
+use lastmeter_live::flood::Stamp;
 use lastmeter_live::receive::{self, LEN, Taken, Tally, Work};
 use lastmeter_wire::internet::checksum::Sum;
 use std::collections::VecDeque;
