@@ -123,6 +123,7 @@ impl Disk {
         let near = lastmeter_lab::document::nearest(link, links.iter().copied());
         let hint = match near {
             Some(near) => format!("did you mean `{near}`?"),
+            None if links.is_empty() => "the experiment has no links".to_owned(),
             None => format!("the links are {}", links.join(", ")),
         };
         Err(Complaint(format!("there is no link `{link}` to capture: {hint}")))

@@ -204,11 +204,11 @@ fn unknown(name: &str) -> String {
     let names = own().map(|(name, _)| name);
     let names: Vec<&str> = names.chain(cases().map(|case| case.name)).collect();
     let near = lastmeter_lab::document::nearest(name, names.iter().copied());
-    let hint = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+    let hint = near.map_or("the".to_owned(), |near| format!("did you mean `{near}`? The"));
     let mut groups: Vec<&str> = names.iter().filter_map(|name| name.split('/').next()).collect();
     groups.sort_unstable();
     groups.dedup();
-    format!("no benchmark's name begins with `{name}`: {hint}The groups are {}", groups.join(", "))
+    format!("no benchmark's name begins with `{name}`: {hint} groups are {}", groups.join(", "))
 }
 
 /// Repeats a crate's case and takes the best round.
