@@ -33,7 +33,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message of `kind`; `flags` beyond request and acknowledgement, such as [`CREATE`].
+    /// A message of `kind`; `flags` beyond request and acknowledgement, such as `NLM_F_CREATE`.
     pub fn new(kind: u16, flags: u16) -> Message {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
