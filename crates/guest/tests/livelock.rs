@@ -14,14 +14,20 @@ use std::time::Duration;
 const SHARE_MIN: f64 = 0.6;
 const LOAD_MIN: f64 = 4.0;
 
+/// What guests need, with our driver; without it the test says that it skips.
+fn kit() -> Option<Kit> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest");
+    match Kit::at(&folder) {
+        Ok(kit) if kit.has("sink") && kit.has_module("lastmeter_net") => return Some(kit),
+        Ok(_) => println!("SKIP: the guest's driver is missing: run `make guest`"),
+        Err(error) => println!("SKIP: {error}"),
+    }
+    None
+}
+
 #[test]
 fn interrupts_livelock_a_real_kernel_and_a_clock_does_not_e_96_e_100_e_102() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest");
-    let kit = match Kit::at(&folder) {
-        Ok(kit) if kit.has("sink") && kit.has_module("lastmeter_net") => kit,
-        Ok(_) => return println!("SKIP: the guest's driver is missing: run `make guest`"),
-        Err(error) => return println!("SKIP: {error}"),
-    };
+    let Some(kit) = kit() else { return };
     let plan = Plan {
         modes: vec![Mode::Interrupts, Mode::Timed],
         loads: vec![0.1, 1.0, 8.0],
@@ -65,12 +71,7 @@ fn interrupts_livelock_a_real_kernel_and_a_clock_does_not_e_96_e_100_e_102() {
 
 #[test]
 fn e_96_what_a_livelocked_guest_does_not_take_is_dropped_on_a_described_adapter() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest");
-    let kit = match Kit::at(&folder) {
-        Ok(kit) if kit.has("sink") && kit.has_module("lastmeter_net") => kit,
-        Ok(_) => return println!("SKIP: the guest's driver is missing: run `make guest`"),
-        Err(error) => return println!("SKIP: {error}"),
-    };
+    let Some(kit) = kit() else { return };
     let mut card = Description::plain("room for 400 frames of 90 bytes");
     card.buffers.memory = Bytes(36_000);
     let plan = Plan {
@@ -98,12 +99,7 @@ fn e_96_what_a_livelocked_guest_does_not_take_is_dropped_on_a_described_adapter(
 
 #[test]
 fn e_106_a_real_kernel_receives_in_a_thread_and_in_the_programs_calls() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest");
-    let kit = match Kit::at(&folder) {
-        Ok(kit) if kit.has("sink") && kit.has_module("lastmeter_net") => kit,
-        Ok(_) => return println!("SKIP: the guest's driver is missing: run `make guest`"),
-        Err(error) => return println!("SKIP: {error}"),
-    };
+    let Some(kit) = kit() else { return };
     let plan = Plan {
         modes: vec![Mode::Napi, Mode::Threaded, Mode::Busy],
         loads: vec![0.5, 8.0],

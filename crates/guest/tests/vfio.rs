@@ -7,12 +7,11 @@ mod bench;
 #[path = "bench/client.rs"]
 mod client;
 
-use bench::{Bench, is_untouched};
-use client::{Client, MEMORY, PATIENCE, number};
+use bench::Bench;
+use client::{Client, Driver, MEMORY, PATIENCE, hostile, number};
 use lastmeter_base::{Duration, Stream};
 use lastmeter_guest::device::{RECEIVE, TRANSMIT};
 use lastmeter_guest::end::GuestEnd;
-use lastmeter_guest::hub::End;
 use lastmeter_guest::registers::driver::{BUFFER, DESCRIPTORS, Nic, RINGS_AT};
 use lastmeter_guest::registers::{CONTROL, ENABLE, ID, LENGTH, MAGIC, RINGS, TAIL};
 use lastmeter_guest::vfio::front::Server;
@@ -29,14 +28,6 @@ struct Guest {
 }
 
 impl Guest {
-    /// Connects, and starts both rings.
-    fn connect(path: &Path) -> Guest {
-        let mut guest = Guest { client: Client::connect(path, 2), nic: Nic::default() };
-        assert_eq!(guest.register(ID), MAGIC);
-        guest.start();
-        guest
-    }
-
     fn start(&mut self) {
         let mut writes = Vec::new();
         let write = &mut |at, value| writes.push((at, value));
@@ -57,6 +48,19 @@ impl Guest {
     fn ring(&mut self, which: usize) {
         self.registers(&[(RINGS[which] + TAIL, self.nic.offered[which].into())]);
     }
+}
+
+impl Driver for Guest {
+    fn connect(path: &Path) -> Guest {
+        let mut guest = Guest { client: Client::connect(path, 2), nic: Nic::default() };
+        assert_eq!(guest.register(ID), MAGIC);
+        guest.start();
+        guest
+    }
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
 
     fn send(&mut self, frame: &[u8]) -> bool {
         let sent = self.nic.send(&self.client.memory, frame).unwrap();
@@ -64,7 +68,6 @@ impl Guest {
         sent
     }
 
-    /// The next frame, after an interrupt.
     fn receive(&mut self, patience: std::time::Duration) -> Option<Vec<u8>> {
         let begun = Instant::now();
         loop {
@@ -77,6 +80,10 @@ impl Guest {
             self.registers(&writes);
             self.client.interrupted(RECEIVE, patience.checked_sub(begun.elapsed())?);
         }
+    }
+
+    fn misbehave(&mut self, random: &mut Stream) -> bool {
+        misbehave(self, random)
     }
 }
 
@@ -150,50 +157,9 @@ fn misbehave(guest: &mut Guest, random: &mut Stream) -> bool {
     true
 }
 
-/// A hostile client for so long, beside two good ones on other adapters.
-fn hostile(seconds: f64) {
-    let card = Description::plain("no time at all");
-    let (bad, good) = (Bench::start("bad", adapter(&card)), Bench::start("good", adapter(&card)));
-    let [mut alice, mut bob] = good.paths.each_ref().map(|path| Guest::connect(path));
-    let mut peer = Guest::connect(&bad.paths[1]);
-    let mut random = Stream::new(36, "hostile client");
-    let (begun, mut sessions, mut steps, mut served) = (Instant::now(), 0u64, 0u64, 0u64);
-    while begun.elapsed().as_secs_f64() < seconds {
-        let mut guest = Guest::connect(&bad.paths[0]);
-        sessions += 1;
-        for _ in 0..1 + random.below(60) {
-            if !misbehave(&mut guest, &mut random) {
-                break;
-            }
-            steps += 1;
-            // Frames into its rings, too, whatever they are by then.
-            peer.send(&[7; 200]);
-        }
-        // The others are served meanwhile.
-        let frame = served.to_le_bytes().repeat(10);
-        assert!(alice.send(&frame));
-        let got = bob.receive(PATIENCE);
-        assert_eq!(got, Some(frame), "after {served} frames and {steps} misdeeds");
-        served += 1;
-        assert!(is_untouched(&guest.client.file, MEMORY), "what is around the guest's memory");
-    }
-    for other in [&alice, &bob, &peer] {
-        assert!(is_untouched(&other.client.file, MEMORY));
-    }
-    let hub = bad.stop();
-    let refused = match &hub.ends[0] {
-        End::Guest(guest) => guest.refused.clone(),
-        End::Port(_) => unreachable!(),
-    };
-    assert!(sessions > 1 && served > 1 && !refused.is_empty());
-    println!("{sessions} sessions, {steps} misdeeds, {served} frames of others; {refused:?}");
-}
-
-/// For two seconds, or as many as `LASTMETER_HOSTILE` says.
 #[test]
 fn a_hostile_client_touches_nothing_and_stops_nobody() {
-    let seconds = std::env::var("LASTMETER_HOSTILE").ok();
-    hostile(seconds.map_or(2.0, |text| text.parse().unwrap()));
+    hostile::<Guest>("simple-nic", &adapter(&Description::plain("no time at all")));
 }
 
 #[test]

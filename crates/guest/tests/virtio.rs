@@ -7,8 +7,8 @@ mod bench;
 #[path = "bench/client.rs"]
 mod client;
 
-use bench::{Bench, is_untouched};
-use client::{Client, MEMORY, PATIENCE, noise, number};
+use bench::Bench;
+use client::{Client, Driver, MEMORY, PATIENCE, hostile, noise, number};
 use lastmeter_base::{Duration, Stream};
 use lastmeter_guest::device::{RECEIVE, TRANSMIT};
 use lastmeter_guest::driver::{LENGTH, Nic};
@@ -34,17 +34,6 @@ struct Guest {
 }
 
 impl Guest {
-    /// Connects, and starts both rings.
-    fn connect(path: &Path) -> Guest {
-        let mut client = Client::connect(path, VECTORS.into());
-        assert_eq!(client.read(RINGS, 2), 2);
-        let nic = Nic::new(&client.memory).unwrap();
-        let mut guest = Guest { client, nic };
-        guest.start(FEATURES, guest.places());
-        assert_eq!(guest.client.read(STATUS, 1), READY);
-        guest
-    }
-
     fn places(&self) -> [Place; 2] {
         self.nic.rings.each_ref().map(|ring| ring.place)
     }
@@ -60,6 +49,22 @@ impl Guest {
             self.client.write(0, at, data).unwrap();
         });
     }
+}
+
+impl Driver for Guest {
+    fn connect(path: &Path) -> Guest {
+        let mut client = Client::connect(path, VECTORS.into());
+        assert_eq!(client.read(RINGS, 2), 2);
+        let nic = Nic::new(&client.memory).unwrap();
+        let mut guest = Guest { client, nic };
+        guest.start(FEATURES, guest.places());
+        assert_eq!(guest.client.read(STATUS, 1), READY);
+        guest
+    }
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
 
     fn send(&mut self, frame: &[u8]) -> bool {
         let sent = self.nic.send(&self.client.memory, frame).unwrap();
@@ -67,7 +72,6 @@ impl Guest {
         sent
     }
 
-    /// The next frame, after an interrupt.
     fn receive(&mut self, patience: std::time::Duration) -> Option<Vec<u8>> {
         let begun = Instant::now();
         loop {
@@ -78,6 +82,10 @@ impl Guest {
             let left = patience.checked_sub(begun.elapsed())?;
             self.client.interrupted(1 + RECEIVE, left);
         }
+    }
+
+    fn misbehave(&mut self, random: &mut Stream) -> bool {
+        misbehave(self, random)
     }
 }
 
@@ -188,46 +196,7 @@ fn misbehave(guest: &mut Guest, random: &mut Stream) -> bool {
     true
 }
 
-/// A hostile client for so long, beside two good ones on other adapters.
-fn hostile(seconds: f64) {
-    let card = Description::plain("no time at all");
-    let bad = Bench::start("virtio-bad", adapter(&card));
-    let good = Bench::start("virtio-good", adapter(&card));
-    let [mut alice, mut bob] = good.paths.each_ref().map(|path| Guest::connect(path));
-    let mut peer = Guest::connect(&bad.paths[1]);
-    let mut random = Stream::new(36, "hostile driver of virtio");
-    let (begun, mut sessions, mut steps, mut served) = (Instant::now(), 0u64, 0u64, 0u64);
-    while begun.elapsed().as_secs_f64() < seconds {
-        let mut guest = Guest::connect(&bad.paths[0]);
-        sessions += 1;
-        for _ in 0..1 + random.below(60) {
-            if !misbehave(&mut guest, &mut random) {
-                break;
-            }
-            steps += 1;
-            // Frames into its rings, too, whatever they are by then.
-            peer.send(&[7; 200]);
-        }
-        // The others are served meanwhile.
-        let frame = served.to_le_bytes().repeat(10);
-        assert!(alice.send(&frame));
-        let got = bob.receive(PATIENCE);
-        assert_eq!(got, Some(frame), "after {served} frames and {steps} misdeeds");
-        served += 1;
-        assert!(is_untouched(&guest.client.file, MEMORY), "what is around the guest's memory");
-    }
-    for other in [&alice, &bob, &peer] {
-        assert!(is_untouched(&other.client.file, MEMORY));
-    }
-    let hub = bad.stop();
-    let End::Guest(end) = &hub.ends[0] else { unreachable!() };
-    assert!(sessions > 1 && served > 1 && !end.refused.is_empty());
-    println!("{sessions} sessions, {steps} misdeeds, {served} frames of others; {:?}", end.refused);
-}
-
-/// For two seconds, or as many as `LASTMETER_HOSTILE` says.
 #[test]
 fn a_hostile_driver_of_virtio_touches_nothing_and_stops_nobody() {
-    let seconds = std::env::var("LASTMETER_HOSTILE").ok();
-    hostile(seconds.map_or(2.0, |text| text.parse().unwrap()));
+    hostile::<Guest>("virtio", &adapter(&Description::plain("no time at all")));
 }

@@ -1,7 +1,9 @@
 //! What QEMU is to an adapter of vfio-user: a client with memory and vectors, good or bad.
 
-use super::bench::{AROUND, bell, file};
+use super::bench::{AROUND, Bench, bell, file, is_untouched};
 use lastmeter_base::Stream;
+use lastmeter_guest::end::GuestEnd;
+use lastmeter_guest::hub::End;
 use lastmeter_guest::memory::Memory;
 use lastmeter_guest::vfio::message::{Access, Mapping, Request, Vectors};
 use lastmeter_guest::vfio::socket::{Message, Socket};
@@ -11,9 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::SealFlags;
 use rustix::io::read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of the guest's memory.
 pub(crate) const MEMORY: usize = 0x20_0000;
@@ -161,4 +163,54 @@ pub(crate) fn number(random: &mut Stream, most: u64) -> u64 {
 
 pub(crate) fn noise(random: &mut Stream, most: u64) -> Vec<u8> {
     (0..1 + random.below(most)).map(|_| random.below(256) as u8).collect()
+}
+
+/// A client with a driver.
+pub(crate) trait Driver {
+    /// Connects, and starts both rings.
+    fn connect(path: &Path) -> Self;
+    fn client(&self) -> &Client;
+    /// Whether its ring had room.
+    fn send(&mut self, frame: &[u8]) -> bool;
+    /// The next frame, after an interrupt.
+    fn receive(&mut self, patience: Duration) -> Option<Vec<u8>>;
+    /// Something that no client or driver does; `false` if the session is to end.
+    fn misbehave(&mut self, random: &mut Stream) -> bool;
+}
+
+/// A hostile client, beside two good ones on other adapters: for two seconds, or as many as `LASTMETER_HOSTILE` says.
+pub(crate) fn hostile<D: Driver>(name: &str, end: &impl Fn(UnixListener) -> GuestEnd) {
+    let seconds = std::env::var("LASTMETER_HOSTILE").ok();
+    let seconds = seconds.map_or(2.0, |text| text.parse().unwrap());
+    let [bad, good] = ["bad", "good"].map(|which| Bench::start(&format!("{name}-{which}"), end));
+    let [mut alice, mut bob] = good.paths.each_ref().map(|path| D::connect(path));
+    let mut peer = D::connect(&bad.paths[1]);
+    let mut random = Stream::new(36, name);
+    let (begun, mut sessions, mut steps, mut served) = (Instant::now(), 0u64, 0u64, 0u64);
+    while begun.elapsed().as_secs_f64() < seconds {
+        let mut guest = D::connect(&bad.paths[0]);
+        sessions += 1;
+        for _ in 0..1 + random.below(60) {
+            if !guest.misbehave(&mut random) {
+                break;
+            }
+            steps += 1;
+            // Frames into its rings, too, whatever they are by then.
+            peer.send(&[7; 200]);
+        }
+        // The others are served meanwhile.
+        let frame = served.to_le_bytes().repeat(10);
+        assert!(alice.send(&frame));
+        let got = bob.receive(PATIENCE);
+        assert_eq!(got, Some(frame), "after {served} frames and {steps} misdeeds");
+        served += 1;
+        assert!(is_untouched(&guest.client().file, MEMORY), "what is around the guest's memory");
+    }
+    for other in [&alice, &bob, &peer] {
+        assert!(is_untouched(&other.client().file, MEMORY));
+    }
+    let hub = bad.stop();
+    let End::Guest(end) = &hub.ends[0] else { unreachable!() };
+    assert!(sessions > 1 && served > 1 && !end.refused.is_empty());
+    println!("{sessions} sessions, {steps} misdeeds, {served} frames of others; {:?}", end.refused);
 }
