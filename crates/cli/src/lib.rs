@@ -165,6 +165,8 @@ pub fn enter_if_asked() {
         lastmeter_rtc::part::TASK,
         bench::failover::TASK,
         bench::forward::TASK,
+        bench::own_tcp::TASK,
+        bench::units::TASK,
     ]);
     live::vunet::part::enter_if_asked();
 }

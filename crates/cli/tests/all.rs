@@ -7,6 +7,7 @@ mod attempts;
 mod broken_plans;
 mod docs;
 mod failover;
+mod figures;
 mod follow;
 mod forward;
 mod fuzz;

@@ -6,19 +6,24 @@
 mod auth;
 mod auth_udp;
 mod classify;
+mod copies;
 mod crates;
 mod curves;
 mod engine;
 mod engines;
 mod exchange;
 pub(crate) mod failover;
+mod far;
+mod fixes;
 pub(crate) mod forward;
 mod lookup;
 mod observed;
+pub(crate) mod own_tcp;
 mod peer;
 mod receive;
 mod scale;
 mod touch;
+pub(crate) mod units;
 
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output, results};
@@ -63,6 +68,8 @@ Examples:
   lastmeter bench failover        hosts on two networks, in which each link and each switch fails
   lastmeter bench forward         shares of IP and of the devices in forwarding a packet (root)
   lastmeter bench dtp             transactions with a device over UDP; `time-wait`: closed ones
+  lastmeter bench own-tcp         the models' TCP before this kernel's: repair of losses, TIME_WAIT
+  lastmeter bench units           data units forwarded whole, or packet by packet
   lastmeter bench engine/fat-tree --size 32
                                   what memory 8192 hosts take
   lastmeter bench lookup/engines --out engines.html
@@ -155,7 +162,7 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         return Ok(Ended::Done);
     }
     let mut results = Vec::new();
-    for (name, run) in own() {
+    for (name, run) in own().chain(alone(&arguments.name)) {
         if name.starts_with(&arguments.name) {
             let result = run(&setting)?;
             show(common, &result);
@@ -192,7 +199,14 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
 fn own() -> impl Iterator<Item = (&'static str, engine::Bench)> {
     let engines = engine::ALL.iter().chain(scale::ALL).chain(engines::ALL).copied();
     let engines = engines.chain(exchange::ALL.iter().chain(auth_udp::ALL).copied());
+    let engines = engines.chain(copies::ALL.iter().chain(fixes::ALL).copied());
     engines.chain([("why/observed", observed::observed as engine::Bench)])
+}
+
+/// What needs namespaces, and is measured only when a name begins with its group.
+fn alone(name: &str) -> impl Iterator<Item = (&'static str, engine::Bench)> {
+    let all = own_tcp::ALL.iter().chain(units::ALL).copied();
+    all.filter(move |(bench, _)| !name.is_empty() && bench.starts_with(name))
 }
 
 /// Cases of the crates below, and those that need other people's libraries.
@@ -201,7 +215,8 @@ fn cases() -> impl Iterator<Item = &'static Case> {
 }
 
 fn unknown(name: &str) -> String {
-    let names = own().map(|(name, _)| name);
+    let alone = own_tcp::ALL.iter().chain(units::ALL);
+    let names = own().chain(alone.copied()).map(|(name, _)| name);
     let names: Vec<&str> = names.chain(cases().map(|case| case.name)).collect();
     let near = lastmeter_lab::document::nearest(name, names.iter().copied());
     let hint = near.map_or("the".to_owned(), |near| format!("did you mean `{near}`? The"));
