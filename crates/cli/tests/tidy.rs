@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("live", &["base", "wire", "engine", "linux"]),
     ("rtc", &["base", "wire", "engine", "transport", "linux", "live"]),
     ("guest", &["base", "wire", "engine", "host", "ledger", "linux"]),
+    ("bench", &["base", "wire", "engine", "transport", "linux", "live"]),
     ("plugin", &["base", "wire", "ledger"]),
     ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave"]),
     (
@@ -46,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "live",
             "rtc",
             "guest",
+            "bench",
             "lab",
             "repro",
             "judge",

@@ -3,32 +3,23 @@
 //! Each benchmark runs several times and reports the best, which other programs disturbed least. Equal
 //! hashes show that two runs did the same work.
 
-mod auth;
-mod auth_udp;
 mod classify;
-mod copies;
 mod crates;
 mod curves;
 mod engine;
 mod engines;
-mod exchange;
 pub(crate) mod failover;
-mod far;
-mod fixes;
 pub(crate) mod forward;
 mod lookup;
 mod observed;
-pub(crate) mod own_tcp;
 mod peer;
 mod receive;
 mod scale;
-mod touch;
-pub(crate) mod units;
 
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, output, results};
 use lastmeter_base::bench::Case;
-use serde::{Deserialize, Serialize};
+use lastmeter_bench::Measurement;
 use std::time::Instant;
 
 pub(crate) use peer::ns3_path;
@@ -75,54 +66,6 @@ Examples:
   lastmeter bench lookup/engines --out engines.html
                                   lookups in flight on this machine, beside a model of 2001";
 
-/// The result of one benchmark; its fields are named as in the JSON.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Measurement {
-    bench: String,
-    value: f64,
-    unit: String,
-    higher_is_better: bool,
-    /// What it is compared with; `None` where there is no peer, or it is not installed.
-    peer: Option<String>,
-    peer_value: Option<f64>,
-    /// Ours divided by theirs.
-    ratio: Option<f64>,
-    hash: String,
-    /// Whatever else the reader should know.
-    note: String,
-}
-
-impl Measurement {
-    /// A value of which more is better, without a peer.
-    fn new(
-        bench: impl Into<String>,
-        value: f64,
-        unit: impl Into<String>,
-        hash: String,
-        note: impl Into<String>,
-    ) -> Measurement {
-        let (bench, unit, note, higher_is_better) = (bench.into(), unit.into(), note.into(), true);
-        let (peer, peer_value, ratio) = (None, None, None);
-        Measurement { bench, value, unit, higher_is_better, peer, peer_value, ratio, hash, note }
-    }
-    fn lower_is_better(self) -> Measurement {
-        Measurement { higher_is_better: false, ..self }
-    }
-    /// Adds a peer's value.
-    fn beside(&mut self, peer: &str, value: f64) {
-        self.peer = Some(peer.to_owned());
-        self.peer_value = Some(value);
-        self.ratio = Some(self.value / value);
-    }
-    /// Adds a peer's value, or why there is none.
-    fn beside_if_there(&mut self, peer: &str, value: Result<f64, String>) {
-        match value {
-            Ok(value) => self.beside(peer, value),
-            Err(why) => self.note += &format!("; not compared with {peer}: {why}"),
-        }
-    }
-}
-
 /// What every benchmark is given.
 pub(crate) struct Setting<'a> {
     quick: bool,
@@ -162,12 +105,18 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         return Ok(Ended::Done);
     }
     let mut results = Vec::new();
-    for (name, run) in own().chain(alone(&arguments.name)) {
-        if name.starts_with(&arguments.name) {
-            let result = run(&setting)?;
-            show(common, &result);
-            results.push(result);
-        }
+    for (_, run) in own().filter(|(name, _)| name.starts_with(&arguments.name)) {
+        let result = run(&setting)?;
+        show(common, &result);
+        results.push(result);
+    }
+    let alone = lastmeter_bench::alone().filter(|_| !arguments.name.is_empty());
+    let pieces = lastmeter_bench::all().chain(alone);
+    for (_, run) in pieces.filter(|(name, _)| name.starts_with(&arguments.name)) {
+        let result = run(&lastmeter_bench::Setting { quick: common.quick });
+        let result = result.map_err(|lastmeter_bench::Complaint(why)| Complaint(why))?;
+        show(common, &result);
+        results.push(result);
     }
     let mut found = !results.is_empty();
     let asked = lookup::wanted(&arguments.name);
@@ -198,25 +147,17 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
 /// What is measured here and not in a crate, because it needs threads, peers or other programs.
 fn own() -> impl Iterator<Item = (&'static str, engine::Bench)> {
     let engines = engine::ALL.iter().chain(scale::ALL).chain(engines::ALL).copied();
-    let engines = engines.chain(exchange::ALL.iter().chain(auth_udp::ALL).copied());
-    let engines = engines.chain(copies::ALL.iter().chain(fixes::ALL).copied());
     engines.chain([("why/observed", observed::observed as engine::Bench)])
 }
 
-/// What needs namespaces, and is measured only when a name begins with its group.
-fn alone(name: &str) -> impl Iterator<Item = (&'static str, engine::Bench)> {
-    let all = own_tcp::ALL.iter().chain(units::ALL).copied();
-    all.filter(move |(bench, _)| !name.is_empty() && bench.starts_with(name))
-}
-
-/// Cases of the crates below, and those that need other people's libraries.
+/// Cases of the crates below.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    lastmeter_lab::bench_cases().chain(auth::CASES).chain(touch::CASES)
+    lastmeter_lab::bench_cases().chain(lastmeter_bench::cases())
 }
 
 fn unknown(name: &str) -> String {
-    let alone = own_tcp::ALL.iter().chain(units::ALL);
-    let names = own().chain(alone.copied()).map(|(name, _)| name);
+    let pieces = lastmeter_bench::all().chain(lastmeter_bench::alone());
+    let names = own().map(|(name, _)| name).chain(pieces.map(|(name, _)| name));
     let names: Vec<&str> = names.chain(cases().map(|case| case.name)).collect();
     let near = lastmeter_lab::document::nearest(name, names.iter().copied());
     let hint = near.map_or("the".to_owned(), |near| format!("did you mean `{near}`? The"));

@@ -3,14 +3,13 @@
 //!
 //! Rows: N-05, N-07, N-72, N-73, N-74.
 
-use super::{Measurement, Setting, engine};
-use crate::Complaint;
+use crate::{Bench, Complaint, Measurement, Setting};
 use lastmeter_linux::load;
 use lastmeter_live::exchange::{Closes, Exchanged};
 use lastmeter_live::namespace::{Hosts, Isolation};
 use std::time::Duration;
 
-pub(super) const ALL: &[(&str, engine::Bench)] = &[
+pub(crate) const ALL: &[(&str, Bench)] = &[
     ("dtp/transactions", transactions),
     ("dtp/round-trip", round_trip),
     ("time-wait/server", |setting| connections(setting, Closes::Server)),
@@ -28,7 +27,7 @@ const LEN: usize = 32;
 /// How long it looks for other programs.
 const LOOK: Duration = Duration::from_millis(100);
 
-fn lasts(setting: &Setting<'_>) -> Duration {
+fn lasts(setting: &Setting) -> Duration {
     Duration::from_millis(if setting.quick { 200 } else { 1500 })
 }
 
@@ -43,7 +42,7 @@ fn open() -> Result<(Hosts, String), Complaint> {
     Ok((hosts, format!("{between}{busy}")))
 }
 
-fn transactions(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
+fn transactions(setting: &Setting) -> Result<Measurement, Complaint> {
     let (mut hosts, place) = open()?;
     let (owner, device) = hosts.transactions(WINDOW, LEN, lasts(setting))?;
     let note = format!(
@@ -58,7 +57,7 @@ fn transactions(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     Ok(result)
 }
 
-fn round_trip(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
+fn round_trip(setting: &Setting) -> Result<Measurement, Complaint> {
     let (mut hosts, place) = open()?;
     let (owner, _) = hosts.transactions(1, LEN, lasts(setting))?;
     let note = format!("median of one at a time, p99 {:.0} us; {place}", owner.p99 * 1e6);
@@ -68,7 +67,7 @@ fn round_trip(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
     Ok(result)
 }
 
-fn connections(setting: &Setting<'_>, closes: Closes) -> Result<Measurement, Complaint> {
+fn connections(setting: &Setting, closes: Closes) -> Result<Measurement, Complaint> {
     let (mut hosts, place) = open()?;
     let (clients, server) = hosts.connections(closes, lasts(setting))?;
     let (name, who) = match closes {

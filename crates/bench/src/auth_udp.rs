@@ -11,9 +11,8 @@
 //!
 //! Rows: N-84, N-85.
 
-use super::auth::{self, HEADER_LEN, Hash, PACKET_LEN};
-use super::{Measurement, Setting, engine};
-use crate::Complaint;
+use crate::auth::{self, HEADER_LEN, Hash, PACKET_LEN};
+use crate::{Bench, Complaint, Measurement, Setting};
 use lastmeter_wire::internet::checksum::Sum;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -33,7 +32,7 @@ enum Tag {
     Chained,
 }
 
-pub(super) const ALL: &[(&str, engine::Bench)] = &[
+pub(crate) const ALL: &[(&str, Bench)] = &[
     ("auth/udp/none", |s| udp(s, "auth/udp/none", auth::nothing, Tag::None)),
     ("auth/udp/header", |s| udp(s, "auth/udp/header", auth::nothing, Tag::Header)),
     ("auth/udp/null-checksum", |s| {
@@ -147,7 +146,7 @@ fn send(socket: &UdpSocket, mut hash: Hash, tag: Tag, seconds: f64) -> std::io::
 }
 
 fn udp(
-    setting: &Setting<'_>,
+    setting: &Setting,
     name: &str,
     hash: fn() -> Hash,
     tag: Tag,

@@ -16,8 +16,7 @@
 //!
 //! Rows: A-168.
 
-use super::{Measurement, Setting, engine};
-use crate::Complaint;
+use crate::{Bench, Complaint, Measurement, Setting};
 use lastmeter_linux::{Doing, load};
 use lastmeter_live::site::Site;
 use lastmeter_live::task::{Entry, Parent, Task};
@@ -27,7 +26,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-pub(super) const ALL: &[(&str, engine::Bench)] = &[
+pub(crate) const ALL: &[(&str, Bench)] = &[
     ("units/forwarder", |setting| bench(setting, Of::Forwarder)),
     ("units/interrupts", |setting| bench(setting, Of::Interrupts)),
     ("units/scheduled", |setting| bench(setting, Of::Scheduled)),
@@ -275,7 +274,7 @@ enum Of {
     Scheduled,
 }
 
-fn bench(setting: &Setting<'_>, of: Of) -> Result<Measurement, Complaint> {
+fn bench(setting: &Setting, of: Of) -> Result<Measurement, Complaint> {
     let units = if setting.quick { UNITS_QUICK } else { UNITS };
     let busy = if load::others(LOOK)?.is_busy() { "; BUSY machine" } else { "" };
     let packets = least_disturbed(false, units)?;

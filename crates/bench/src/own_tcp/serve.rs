@@ -1,6 +1,6 @@
 //! What is behind the kernel's TCP: a program that reads a stream, or answers requests.
 
-use super::super::far::HOST;
+use crate::far::HOST;
 use lastmeter_linux::{Doing, wrong};
 use lastmeter_live::task::{Entry, Parent, Task};
 use serde::{Deserialize, Serialize};

@@ -12,9 +12,8 @@
 //!
 //! Rows: N-43.
 
-use super::auth::{self, Hash, PACKET_LEN};
-use super::{Measurement, Setting, engine};
-use crate::Complaint;
+use crate::auth::{self, Hash, PACKET_LEN};
+use crate::{Bench, Complaint, Measurement, Setting};
 use rustix::time::{ClockId, clock_gettime};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -25,7 +24,7 @@ const HASH: usize = 2;
 const COPIES: usize = 4;
 const SETS: usize = 8;
 
-pub(super) const ALL: &[(&str, engine::Bench)] = &[("fixes", |setting| matrix(setting))];
+pub(crate) const ALL: &[(&str, Bench)] = &[("fixes", |setting| matrix(setting))];
 
 /// Ethernet of then, in bits per second.
 const SLOW: f64 = 10e6;
@@ -145,7 +144,7 @@ fn run(set: usize, quick: bool, data: &[u8]) -> Result<f64, Complaint> {
 }
 
 /// All sets: the value is that of all fixes, the note has the others.
-fn matrix(setting: &Setting<'_>) -> Result<Measurement, Complaint> {
+fn matrix(setting: &Setting) -> Result<Measurement, Complaint> {
     let data: Vec<u8> = (0..SOURCE * PACKET_LEN).map(|at| (at * 31 + at / 251) as u8).collect();
     let mut best = [0.0_f64; SETS];
     for _ in 0..ROUNDS {

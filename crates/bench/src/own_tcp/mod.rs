@@ -15,9 +15,8 @@ mod serve;
 
 pub(crate) use serve::TASK;
 
-use super::far::Far;
-use super::{Measurement, Setting, engine};
-use crate::Complaint;
+use crate::far::Far;
+use crate::{Bench, Complaint, Measurement, Setting};
 use lastmeter_base::{Duration, Time};
 use lastmeter_linux::clock::Epoch;
 use lastmeter_linux::load;
@@ -27,7 +26,7 @@ use serve::{Job, PORT, Serving};
 use std::collections::BTreeMap;
 use std::time::Duration as Wait;
 
-pub(super) const ALL: &[(&str, engine::Bench)] = &[
+pub(crate) const ALL: &[(&str, Bench)] = &[
     ("own-tcp/recovery/reno", |_| recovery("own-tcp/recovery/reno", Recovery::Reno)),
     ("own-tcp/recovery/newreno", |_| recovery("own-tcp/recovery/newreno", Recovery::NewReno)),
     ("own-tcp/time-wait/server", |setting| {
@@ -186,7 +185,7 @@ fn whole(answer: &[u8]) -> bool {
 
 /// Requests of our client, each on its own connection.
 fn closed(
-    setting: &Setting<'_>,
+    setting: &Setting,
     name: &str,
     lingering: Lingering,
     server_closes: bool,

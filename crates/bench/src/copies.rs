@@ -14,15 +14,14 @@
 //! before others where that is permitted, and who has waited for long lets others run. A message that is no longer
 //! than a piece cannot overlap.
 
-use super::{Measurement, Setting, engine};
-use crate::Complaint;
+use crate::{Bench, Complaint, Measurement, Setting};
 use lastmeter_linux::clock::Precedence;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-pub(super) const ALL: &[(&str, engine::Bench)] = &[
+pub(crate) const ALL: &[(&str, Bench)] = &[
     ("copies/overlapped@4096", |s| measure(s, "copies/overlapped@4096", 4 << 10)),
     ("copies/overlapped@16384", |s| measure(s, "copies/overlapped@16384", 16 << 10)),
     ("copies/overlapped@65536", |s| measure(s, "copies/overlapped@65536", 64 << 10)),
@@ -45,7 +44,7 @@ const SPIN: Duration = Duration::from_micros(100);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Bytes per second of the fastest messages, overlapped beside one after the other.
-fn measure(setting: &Setting<'_>, name: &str, len: usize) -> Result<Measurement, Complaint> {
+fn measure(setting: &Setting, name: &str, len: usize) -> Result<Measurement, Complaint> {
     let seconds = if setting.quick { SECONDS_QUICK } else { SECONDS };
     let [mut overlapped, mut whole] = [Vec::new(), Vec::new()];
     // Threads started from here on come before others, as far as permitted.
