@@ -25,6 +25,8 @@ pub struct Predicted {
     pub into: Duration,
     /// Frames a second that leave, back to back.
     pub rate: f64,
+    /// Frames a second that reach the host's memory, back to back on the network.
+    pub into_rate: f64,
 }
 
 /// What the model says of frames of `len`; `None` if the adapter has no room for them, or its network never comes.
@@ -42,6 +44,7 @@ pub struct Predicted {
 /// let predicted = predict(&card, Bytes(100)).unwrap();
 /// assert_eq!((predicted.out, predicted.into), (Duration::from_us(110), Duration::from_us(160)));
 /// assert!((predicted.rate - 10_000.0).abs() < 0.1, "the network limits: {}", predicted.rate);
+/// assert!((predicted.into_rate - 10_000.0).abs() < 0.1, "both ways: {}", predicted.into_rate);
 /// ```
 pub fn predict(card: &Description, len: Bytes) -> Option<Predicted> {
     if len > card.buffers.memory {
@@ -77,7 +80,37 @@ pub fn predict(card: &Description, len: Bytes) -> Option<Predicted> {
         out: left?.at - Time::START,
         into: raised - Time::START,
         rate: 1.0 / mean.as_secs_f64().max(1e-12),
+        into_rate: into_rate(card, len),
     })
+}
+
+/// Frames a second that an adapter takes into the host's memory; what finds no room on it is lost.
+fn into_rate(card: &Description, len: Bytes) -> f64 {
+    let mut receiver = Receiver::new(card.clone());
+    let gap = card.wire_time(len);
+    let mut arrival = Time::START + gap;
+    let mut ends = Vec::new();
+    while ends.len() < MESSAGES {
+        match receiver.ready_at() {
+            Some(now) if now <= arrival => {
+                receiver.advance(now);
+                if receiver.announced().is_some() {
+                    receiver.place(now, &[len]);
+                }
+                ends.extend(receiver.received().map(|frame| frame.transfer.to));
+            }
+            ready => {
+                let room = receiver.arrive(arrival, len);
+                arrival += gap;
+                // Without a wire to wait for, the next comes when there may be room.
+                if let (false, Some(ready)) = (room, ready) {
+                    arrival = arrival.max(ready);
+                }
+            }
+        }
+    }
+    let (first, last) = (ends[0], ends[ends.len() - 1]);
+    (ends.len() - 1) as f64 / (last - first).as_secs_f64().max(1e-12)
 }
 
 /// In words.

@@ -3,6 +3,7 @@
 //! Each benchmark runs several times and reports the best, which other programs disturbed least. Equal
 //! hashes show that two runs did the same work.
 
+mod adapter;
 mod classify;
 mod crates;
 mod curves;
@@ -56,6 +57,7 @@ Examples:
   lastmeter bench receive/guest   the same in a guest's kernel, livelock included (`make guest`)
   lastmeter bench receive/guest --adapter simple-nic
                                   through an adapter that is described
+  lastmeter bench adapter         adapters that do not exist under a guest, beside their models
   lastmeter bench failover        hosts on two networks, in which each link and each switch fails
   lastmeter bench forward         shares of IP and of the devices in forwarding a packet (root)
   lastmeter bench dtp             transactions with a device over UDP; `time-wait`: closed ones
@@ -91,6 +93,10 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     }
     if device == "receive" {
         return receive::bench(common, arguments);
+    }
+    if device == "adapter" {
+        let part = arguments.name.split_once('/').map_or("", |(_, part)| part);
+        return adapter::bench(common, part);
     }
     if device == "failover" {
         return failover::bench(common);
