@@ -77,7 +77,7 @@ const PYTHON: &str = "python";
 
 /// Crates that may read clocks, start threads and open files and sockets.
 const WORLDLY: &[&str] =
-    &["linux", "live", "rtc", "guest", "device", "router", "cli", "daemon", "python"];
+    &["linux", "live", "rtc", "guest", "bench", "device", "router", "cli", "daemon", "python"];
 /// Crates that may hold `unsafe`.
 const UNSAFE: &[&str] = &["linux"];
 

@@ -1,11 +1,12 @@
 //! What is behind the kernel's TCP: a program that reads a stream, or answers requests.
 
 use crate::far::HOST;
-use lastmeter_linux::{Doing, wrong};
+use lastmeter_linux::{Doing, files, wrong};
 use lastmeter_live::task::{Entry, Parent, Task};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub(super) const PORT: u16 = 8079;
@@ -16,6 +17,8 @@ const REQUEST_MAX: usize = 1024;
 /// For one read, and for the first connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
+/// The most that is read of the kernel's counts of sockets.
+const SOCKSTAT_MAX: usize = 1 << 14;
 
 /// What the program does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -80,7 +83,8 @@ pub(crate) const TASK: Entry = Entry::of::<Serving>();
 
 /// Connections of this namespace in TIME_WAIT.
 fn time_wait() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/net/sockstat").ok()?;
+    let text = files::read(Path::new("/proc/self/net/sockstat"), SOCKSTAT_MAX).ok()?;
+    let text = String::from_utf8(text).ok()?;
     let line = text.lines().find(|line| line.starts_with("TCP:"))?;
     let mut words = line.split_ascii_whitespace().skip_while(|word| *word != "tw");
     words.nth(1)?.parse().ok()

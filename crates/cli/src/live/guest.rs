@@ -450,8 +450,10 @@ fn model(device: &Device) -> serde_json::Value {
     let rows = [("ping", PING), ("longest", LONGEST)].map(|(name, len)| {
         let row = predict(device.card(), len).map(|found| {
             let (out, into) = (found.out.as_secs_f64(), found.into.as_secs_f64());
-            let (frames, taken) = (found.rate, found.into_rate);
-            serde_json::json!({ "bytes": len.0, "out": out, "in": into, "frames": frames, "frames_in": taken })
+            let [frames, taken] = [found.rate, found.into_rate];
+            serde_json::json!({
+                "bytes": len.0, "out": out, "in": into, "frames": frames, "frames_in": taken,
+            })
         });
         (name.to_owned(), row.unwrap_or_default())
     });

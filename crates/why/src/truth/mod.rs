@@ -60,11 +60,10 @@ pub struct Line {
     pub confidence: Confidence,
     /// Whether it is right.
     pub score: Score,
-    /// The whole sentence, for people.
-    #[serde(skip)]
+    /// The whole sentence.
     pub words: String,
     /// What was read, where one side judges.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub witnesses: Option<Witnesses>,
 }
 
@@ -135,8 +134,8 @@ fn line(case: &Case, severity: u32, load: bool, side: &'static str, finding: Fin
     }
 }
 
-/// A line for people.
-pub fn row(line: &Line) -> String {
+/// A line for people; with `words`, what it rests on, which is told of a wrong one anyway.
+pub fn row(line: &Line, words: bool) -> String {
     let score = match line.score {
         Score::Right => "right",
         Score::Undecided => "undecided",
@@ -144,7 +143,7 @@ pub fn row(line: &Line) -> String {
     };
     let said = line.said.map_or("-", cause::name);
     let mut row = format!("{:<26} {:<8} {} {score:<9} {said}", line.case, line.side, line.severity);
-    if line.score == Score::Wrong {
+    if words || line.score == Score::Wrong {
         row += &format!("\n    {}", line.words);
     }
     row
