@@ -223,8 +223,9 @@ fn beside(result: &Measurement) -> String {
 
 /// A value with its unit: symbols take the prefix themselves, `31.61 GB/s`; words do not, `13.90 M packets/s`.
 fn quantity(value: f64, unit: &str) -> String {
-    if unit == "s" && value < 1e-3 {
-        return format!("{:.2} us", value * 1e6);
+    if unit == "s" && value < 1.0 {
+        let (scaled, unit) = if value < 1e-3 { (value * 1e6, "us") } else { (value * 1e3, "ms") };
+        return format!("{scaled:.2} {unit}");
     }
     let (digits, prefix) = significant(value);
     let is_symbol = ["B", "bit", "s"].contains(&unit.split('/').next().unwrap_or(unit));
@@ -262,6 +263,7 @@ mod tests {
         assert_eq!(quantity(12.5, "packets/s"), "12.50 packets/s");
         assert_eq!(quantity(2.5e6, "B"), "2.500 MB");
         assert_eq!(quantity(15.8e-6, "s"), "15.80 us");
+        assert_eq!(quantity(26.2e-3, "s"), "26.20 ms");
     }
 
     #[test]

@@ -111,6 +111,7 @@ pub(super) fn live(
         modules: own.then(|| vec![DRIVER.to_owned()]),
         address: Some(GUEST_ADDRESS.to_owned()),
         command: script(&command(common, arguments)?),
+        kernel: arguments.kernel.clone().unwrap_or_default(),
         nice: Some(NICE),
         limit: std::time::Duration::from_secs(arguments.seconds.unwrap_or(SECONDS)),
         ..kit::Options::default()

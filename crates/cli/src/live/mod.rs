@@ -62,6 +62,9 @@ pub(crate) struct Arguments {
     /// checksums are right
     #[arg(long, value_name = "BYTES", requires = "two_guests", value_parser = headers())]
     headers: Option<u32>,
+    /// With --guest: further words for the guest kernel's command line, as idle=poll
+    #[arg(long, value_name = "WORDS", requires = "guest")]
+    kernel: Option<String>,
     /// With --guest: propagation delay of the cable between both ends [default: 0 s]
     #[arg(long, value_name = "TIME", requires = "guest")]
     propagation: Option<String>,

@@ -38,7 +38,11 @@ pub(super) fn truth(
             };
             for line in found {
                 let json = || serde_json::to_string(&line);
-                output::print(&if common.json { json()? } else { truth::row(&line, name.is_some()) });
+                output::print(&if common.json {
+                    json()?
+                } else {
+                    truth::row(&line, name.is_some())
+                });
                 lines.push(line);
             }
         }

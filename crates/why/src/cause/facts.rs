@@ -22,6 +22,10 @@ const POLICED: f64 = 0.005;
 const FLAT: f64 = 0.15;
 /// It drops something in this share of the tenths of a second or more.
 const LOSSY_WINDOWS: f64 = 0.15;
+/// Seconds of a window of [`Witnesses::lossy_windows`].
+const LOSSY_WINDOW: f64 = 0.1;
+/// Losses come together if less than this part of the windows that loss at random would reach have some.
+const CLUSTERED: f64 = 0.5;
 /// Of the segments repeated, the share repeated for nothing where the order was at fault.
 const FOR_NOTHING: f64 = 0.5;
 /// A round trip this many times the least shows a queue,
@@ -124,10 +128,11 @@ test!(BBR_RATE, "the rate is what BBR found the path to carry", |w| {
     Some(w.bbr_rate.is_some_and(|rate| rate > 0.0 && w.rate >= NEAR_BBR * rate))
 });
 test!(BBR, "BBR does not slow down for loss", |w| Some(w.bbr_rate.is_some()));
-test!(POLICER, "the excess was dropped at a steady rate", |w| {
+test!(POLICER, "the excess was dropped at a steady rate, without a queue", |w| {
     w.variation.map(|variation| {
-        let flat = variation <= if w.bbr_rate.is_some() { 2.0 * FLAT } else { FLAT };
-        w.lost >= POLICED && flat && w.lossy_windows >= LOSSY_WINDOWS
+        let uneven = w.bbr_rate.is_some() || clustered(w);
+        let flat = variation <= if uneven { 2.0 * FLAT } else { FLAT };
+        !queued(w) && w.lost >= POLICED && flat && w.lossy_windows >= LOSSY_WINDOWS
     })
 });
 test!(ORDER, "segments overtook each other and were repeated for nothing", |w| {
@@ -181,6 +186,12 @@ test!(QUIET, "no packets to speak of", |w| {
 
 pub(super) fn queued(w: &Witnesses) -> bool {
     w.rtt > QUEUE_RATIO * w.rtt_min && w.rtt - w.rtt_min > QUEUE_MIN
+}
+
+/// Whether losses come together, as where a rate is exceeded: at random, far more of the windows would have some.
+fn clustered(w: &Witnesses) -> bool {
+    let each = w.data_out * LOSSY_WINDOW;
+    w.lossy_windows < CLUSTERED * (1.0 - (-w.lost * each).exp())
 }
 
 /// Whether all of a window arrives each round trip.

@@ -420,6 +420,10 @@ mod tests {
         let w = Witnesses { variation: Some(0.6), ..w };
         assert_eq!(cause(w), Some(Cause::Loss));
         assert_eq!(cause(Witnesses { variation: Some(0.05), ..w }), Some(Cause::Policer));
+        // Under CUBIC the rate swings more; then losses that come together tell a policer.
+        let swings = Witnesses { variation: Some(0.2), data_out: 2600.0, ..w };
+        assert_eq!(cause(Witnesses { lossy_windows: 0.2, ..swings }), Some(Cause::Policer));
+        assert_eq!(cause(swings), None);
         let order = Witnesses { spurious: 0.9, reordered: 40, lost: 0.002, ..w };
         assert_eq!(cause(order), Some(Cause::Reordering));
     }
@@ -428,6 +432,10 @@ mod tests {
     fn bbr_fills_a_link_without_filling_its_window() {
         let w = Witnesses { bbr_rate: Some(5.2e7), ..blocked() };
         assert_eq!(cause(w), Some(Cause::LinkRate));
+        // What its queue drops, it drops at a steady rate.
+        let dropped = Witnesses { lost: 0.04, lossy_windows: 0.3, rtt: 0.045, ..w };
+        assert_eq!(cause(dropped), Some(Cause::LinkRate));
+        assert_eq!(cause(Witnesses { rtt: 0.02, ..dropped }), Some(Cause::Policer));
         // It may be far below what BBR once found.
         assert_eq!(cause(Witnesses { bbr_rate: Some(5e8), ..w }), None);
     }
