@@ -22,6 +22,7 @@ fn finding(cause: Cause, share: f64, words: &str, advice: Advice, sure: bool) ->
         share: share.clamp(0.0, 1.0),
         confidence: if sure { Confidence::High } else { Confidence::Medium },
         next: None,
+        elsewhere: false,
         words: format!("{words}. {}.", advice.knob()),
         advice: Some(advice),
     }

@@ -109,6 +109,8 @@ pub struct Finding {
     pub confidence: Confidence,
     /// The cause that came nearest.
     pub next: Option<Cause>,
+    /// What limits is not at this side; only another can tell what it is.
+    pub elsewhere: bool,
     /// One thing to do.
     pub advice: Option<Advice>,
     /// The cause, and the test that refutes the next one.
@@ -117,8 +119,15 @@ pub struct Finding {
 
 impl Finding {
     fn undecided(words: String) -> Finding {
-        let confidence = Confidence::Undecided;
-        Finding { cause: None, share: 0.0, confidence, next: None, advice: None, words }
+        Finding {
+            cause: None,
+            share: 0.0,
+            confidence: Confidence::Undecided,
+            next: None,
+            elsewhere: false,
+            advice: None,
+            words,
+        }
     }
 }
 
@@ -146,7 +155,10 @@ pub fn judge(w: &Witnesses) -> Finding {
         [first, others @ ..] if others.iter().all(|other| other.cause == first.cause) => {
             found(w, first, rows)
         }
-        [] => Finding::undecided(open(w)),
+        [] => {
+            let (elsewhere, words) = open(w);
+            Finding { elsewhere, ..Finding::undecided(words) }
+        }
         [first, second, ..] => Finding::undecided(format!(
             "Two causes remain. {}. {}.",
             (first.words)(w),
@@ -155,50 +167,58 @@ pub fn judge(w: &Witnesses) -> Finding {
     }
 }
 
-/// Why nothing holds.
-fn open(w: &Witnesses) -> String {
+/// Whether what limits is not at this side, and why nothing holds.
+fn open(w: &Witnesses) -> (bool, String) {
     let waiting = w.receive + w.poll;
     let percent = |share: f64| format!("{:.0} % of the time", 100.0 * share);
+    let elsewhere = |words: String| (true, words);
     match w {
-        w if w.bytes < BYTES_MIN && w.datagrams.0.max(w.datagrams.1) >= DATAGRAMS => format!(
-            "{:.0} datagrams arrived and {:.0} left each second; none was dropped at this host's \
-             buffers, so what limits them lies elsewhere.",
-            w.datagrams.0, w.datagrams.1
-        ),
-        w if w.bytes >= BYTES_MIN && w.looks < LOOKS_MIN => {
-            format!("Only {} looks at the connection: too few to tell.", w.looks)
+        w if w.bytes < BYTES_MIN && w.datagrams.0.max(w.datagrams.1) >= DATAGRAMS => {
+            elsewhere(format!(
+                "{:.0} datagrams arrived and {:.0} left each second; none was dropped at this \
+                 host's buffers, so what limits them lies elsewhere.",
+                w.datagrams.0, w.datagrams.1
+            ))
         }
-        w if w.bytes < BYTES_MIN => "TCP carried next to nothing, so it is not judged.".to_owned(),
-        w if w.accept >= SOME => format!(
+        w if w.bytes >= BYTES_MIN && w.looks < LOOKS_MIN => {
+            (false, format!("Only {} looks at the connection: too few to tell.", w.looks))
+        }
+        w if w.bytes < BYTES_MIN => {
+            (false, "TCP carried next to nothing, so it is not judged.".to_owned())
+        }
+        w if w.accept >= SOME => elsewhere(format!(
             "It waited for new connections {}: what delays them only their other end can tell.",
             percent(w.accept)
-        ),
-        w if !w.sends && waiting >= MOST => format!(
+        )),
+        w if !w.sends && waiting >= MOST => elsewhere(format!(
             "The program waited for data {}: the sender or the network limits, which only the \
              sender's side can tell.",
             percent(waiting)
-        ),
-        w if (facts::TARDY.is)(w) == Some(true) && waiting >= MOST => format!(
+        )),
+        w if (facts::TARDY.is)(w) == Some(true) && waiting >= MOST => elsewhere(format!(
             "It waited {} for the other end, which takes longer than the round trip to reply; why, \
              only that end can tell.",
             percent(waiting)
+        )),
+        w if w.sends && is_hidden(w) && w.empty >= MOST => (
+            false,
+            format!(
+                "Its socket had nothing to send {}: the sending program is slow, and why only a \
+                 user who may see its process can tell.",
+                percent(w.empty)
+            ),
         ),
-        w if w.sends && is_hidden(w) && w.empty >= MOST => format!(
-            "Its socket had nothing to send {}: the sending program is slow, and why only a user \
-             who may see its process can tell.",
-            percent(w.empty)
-        ),
-        w if w.sends && w.window_limited >= SOME => {
+        w if w.sends && w.window_limited >= SOME => elsewhere(
             "The receiver's window limits and varies: its program reads too slowly or its buffer \
              is small, which only the receiver's side can tell."
-                .to_owned()
-        }
-        w if w.sends && facts::queued(w) && (facts::FEW_ACKS.is)(w) == Some(true) => {
+                .to_owned(),
+        ),
+        w if w.sends && facts::queued(w) && (facts::FEW_ACKS.is)(w) == Some(true) => elsewhere(
             "The round trip is longer than it need be and few acknowledgements come back: a link \
              is full, on the way there or on the way back, which the receiver's side can tell."
-                .to_owned()
-        }
-        _ => "None of the known causes holds for most of the time.".to_owned(),
+                .to_owned(),
+        ),
+        _ => (false, "None of the known causes holds for most of the time.".to_owned()),
     }
 }
 
@@ -243,6 +263,7 @@ fn found(w: &Witnesses, row: &Row, rows: &[Row]) -> Finding {
         share: (row.share)(w).clamp(0.0, 1.0),
         confidence,
         next: next.map(|row| row.cause),
+        elsewhere: false,
         words: format!("{}{against}. {}.", (row.words)(w), advice.knob()),
         advice: Some(advice),
     }

@@ -2,8 +2,9 @@
 //!
 //! Every case is a transfer with one thing wrong, at three severities, looked at from the sender, from the
 //! receiver and from both, as any other program would be; and from both by a user who may not see the receiver's
-//! process, only its socket, as an agent of `why --to` may be. What cannot be seen should be left open,
-//! which counts as undecided, not as right.
+//! process, only its socket, as an agent of `why --to` may be. What cannot be seen from a side should be left open
+//! there: a verdict that names nothing, but says that the fault lies elsewhere where it does, is counted apart from
+//! those that are undecided.
 
 mod cases;
 pub mod prove;
@@ -12,7 +13,7 @@ use crate::cause::{self, Cause, Finding};
 pub use cases::CASES;
 use lastmeter_ledger::Confidence;
 use lastmeter_live::observe::Witnesses;
-use lastmeter_live::staged::{Play, Running};
+use lastmeter_live::staged::{End, Play, Running};
 use serde::Serialize;
 
 /// How bad, from 1 to this.
@@ -35,6 +36,8 @@ pub struct Case {
 pub enum Score {
     /// It names the truth.
     Right,
+    /// It names nothing, and says that the fault is not at its side, which is so.
+    Elsewhere,
     /// It names nothing.
     Undecided,
     /// It names something else.
@@ -112,10 +115,28 @@ fn is_cpu(cause: Cause) -> bool {
     )
 }
 
+impl Case {
+    /// Whether what is wrong can be seen at this side.
+    fn is_at(&self, side: &str) -> bool {
+        use Cause::*;
+        match side {
+            "receiver" => {
+                let reads = self.from_sender == Some(ReceiverSlow) && self.truth != Proxy;
+                let shared = self.truth == SharedCpu && (self.play)(1).hog != Some(End::Sender);
+                let both = [RoundTrips, Softirq, NoNetwork, DatagramOverflow, ReceiveBuffer];
+                reads || shared || both.contains(&self.truth)
+            }
+            "sender" => self.from_sender.is_none() && self.truth != DatagramOverflow,
+            _ => true,
+        }
+    }
+}
+
 fn line(case: &Case, severity: u32, load: bool, side: &'static str, finding: Finding) -> Line {
     let from_here = ["sender", "socket"].contains(&side) && finding.cause == case.from_sender;
     let shared = load && is_cpu(case.truth) && finding.cause == Some(Cause::SharedCpu);
     let score = match finding.cause {
+        None if finding.elsewhere && !case.is_at(side) => Score::Elsewhere,
         None => Score::Undecided,
         Some(cause) if cause == case.truth || from_here || shared => Score::Right,
         Some(_) => Score::Wrong,
@@ -138,6 +159,7 @@ fn line(case: &Case, severity: u32, load: bool, side: &'static str, finding: Fin
 pub fn row(line: &Line, words: bool) -> String {
     let score = match line.score {
         Score::Right => "right",
+        Score::Elsewhere => "elsewhere",
         Score::Undecided => "undecided",
         Score::Wrong => "WRONG",
     };
@@ -156,8 +178,10 @@ pub fn summary(lines: &[Line]) -> String {
         let of = |score| lines.iter().filter(|l| l.side == side && l.score == score).count();
         let sure = |l: &&Line| l.score == Score::Wrong && l.confidence == Confidence::High;
         out += &format!(
-            "{side}: {} right, {} undecided, {} wrong ({} of them with high confidence)\n",
+            "{side}: {} right, {} rightly said to lie elsewhere, {} undecided, {} wrong ({} of them with \
+             high confidence)\n",
             of(Score::Right),
+            of(Score::Elsewhere),
             of(Score::Undecided),
             of(Score::Wrong),
             lines.iter().filter(|l| l.side == side).filter(sure).count(),
@@ -192,5 +216,11 @@ mod tests {
         assert_eq!(line(far, 1, false, "socket", said.clone()).score, Score::Right);
         assert_eq!(line(far, 1, false, "both", said).score, Score::Wrong);
         assert_eq!(line(far, 1, false, "both", cause::unseen()).score, Score::Undecided);
+        let elsewhere = Finding { elsewhere: true, ..cause::unseen() };
+        assert_eq!(line(far, 1, false, "sender", elsewhere.clone()).score, Score::Elsewhere);
+        assert_eq!(line(far, 1, false, "receiver", elsewhere.clone()).score, Score::Undecided);
+        let near = CASES.iter().find(|case| case.name == "sender-sleeps").unwrap();
+        assert_eq!(line(near, 1, false, "receiver", elsewhere.clone()).score, Score::Elsewhere);
+        assert_eq!(line(near, 1, false, "sender", elsewhere).score, Score::Undecided);
     }
 }
