@@ -12,6 +12,8 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream, UdpSock
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+/// This namespace's TCP without RACK, and without learning how far segments overtake each other.
+const RIGID: [(&str, &str); 2] = [("tcp_recovery", "0"), ("tcp_max_reordering", "3")];
 /// Where names are looked up.
 const NAME_SERVER: u16 = 53;
 /// Bytes of a question and of its answer.
@@ -190,6 +192,12 @@ fn connected(role: &Role, to: SocketAddrV4) -> Result<TcpStream> {
 
 fn sender(role: &Role, to: SocketAddrV4, parent: &mut UnixStream) -> Result<()> {
     let (play, work) = (&role.play, role.play.sender.work);
+    if play.rigid {
+        for (name, value) in RIGID {
+            let path = format!("/proc/sys/net/ipv4/{name}");
+            std::fs::write(&path, value).doing(|| format!("writing {path}"))?;
+        }
+    }
     match play.pattern {
         Pattern::Alone => {
             tell(parent, &Reply::Connected)?;

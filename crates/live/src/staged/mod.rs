@@ -110,6 +110,8 @@ pub struct Play {
     pub receiver: Side,
     /// BBR instead of CUBIC.
     pub bbr: bool,
+    /// Three duplicates are a loss whatever was learnt of the order (RFC 5681, section 3.2), as before RACK.
+    pub rigid: bool,
     /// What lies between, out and back; `None` is a plain pair of interfaces.
     pub path: Option<(Way, Way)>,
     /// Bytes of an IP packet.
@@ -139,6 +141,7 @@ impl Play {
         sender: Side::PLAIN,
         receiver: Side::PLAIN,
         bbr: false,
+        rigid: false,
         path: None,
         mtu: 1500,
         offload: true,

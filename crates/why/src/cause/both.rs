@@ -44,11 +44,11 @@ pub(super) fn buffers(
     if is_hidden(back) && back.unread >= MOST && back.queue_full >= SOME {
         let words = format!(
             "The receiving program does not read fast enough: its window held the data back {} \
-             time, and data lay unread at its side at {} looks, {} with its buffer half full or \
-             more; why, only a user who may see its process can tell",
+             time, data lay unread at its side at {} looks, and its buffer was half full or more at \
+             {:.0} % of them; why, only a user who may see its process can tell",
             percent(out.window_limited),
             percent(back.unread),
-            percent(back.queue_full)
+            100.0 * back.queue_full
         );
         let advice = advice::as_its_user(out);
         return Some(finding(Cause::ReceiverSlow, out.window_limited, &words, advice, false));
@@ -80,7 +80,13 @@ pub(super) fn path(
 ) -> Option<Finding> {
     let sure = out.wait < DISTURBED && back.wait < DISTURBED;
     let waits = back.receive + back.poll;
-    if sender.cause == Some(Cause::ReceiverSlow) && receiver.cause.is_none() && waits >= MOST {
+    // A window that is not filled each round trip has an owner who is slow, though it may seem to vary only.
+    let unfilled = out.sends && out.window_limited >= MOST && !facts::is_window_a_trip(out);
+    let slow = match sender.cause {
+        None => sender.elsewhere && unfilled,
+        cause => cause == Some(Cause::ReceiverSlow),
+    };
+    if slow && receiver.cause.is_none() && waits >= MOST {
         let words = "The sender's data is not taken while the receiver waits for data: what \
                      passes it on between them is the limit";
         return Some(finding(Cause::Proxy, out.window_limited, words, advice::proxy(out), sure));

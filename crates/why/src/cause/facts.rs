@@ -99,7 +99,7 @@ test!(WAITING_DATA, "data waited to be sent", |w| Some(w.not_sent >= MOST));
 test!(SEND_FULL, "the send buffer was full", |w| {
     Some(w.send_full >= MOST || w.buffer_limited >= SOME)
 });
-test!(ALL_SENT, "all of it was in flight", |w| Some(w.not_sent < SOME));
+test!(ALL_SENT, "all of it was in flight", |w| Some(w.not_sent < MOST));
 test!(BUFFER_A_TRIP, "a buffer's worth left each round trip", |w| {
     Some(w.rate * w.rtt_min / 8.0 >= BUFFER_SHARE * f64::from(w.send_buffer))
 });

@@ -469,6 +469,12 @@ mod tests {
             joined((Some(out), &judge(out)), (Some(back), &judge(back)), 0.0).cause
         };
         assert_eq!(of(&slow, &waits), Some(Cause::Proxy));
+        // A window of 262 kB, of which less than half comes each round trip.
+        let varies =
+            Witnesses { window_closed: 0.0, window_constant: 0.3, window: 1 << 18, ..slow };
+        assert_eq!(judge(&varies).cause, None);
+        assert_eq!(of(&varies, &waits), Some(Cause::Proxy));
+        assert_eq!(of(&Witnesses { window: 1 << 17, ..varies }, &waits), None);
         let queue = Witnesses { congestion_filled: 1.0, rtt: 0.09, acknowledged: 0.1, ..blocked() };
         assert_eq!(judge(&queue).cause, None);
         // 400 kB have arrived of which the sender does not know yet: 64 ms at 50 Mbit/s.

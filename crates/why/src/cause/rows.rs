@@ -278,7 +278,7 @@ pub(super) const TCP: &[Row] = &[
     },
     Row {
         cause: Cause::Reordering,
-        needs: &[SENDS, HAS_DATA, ORDER],
+        needs: &[SENDS, HAS_DATA, CONGESTION, ORDER],
         refuted_by: &[WINDOW, TIMER, ON_CPU, PACED, ALTERNATES],
         share: |w| w.busy,
         words: |w| {

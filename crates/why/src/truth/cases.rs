@@ -149,8 +149,10 @@ pub const CASES: &[Case] = &[
     }),
     case("loss", Cause::Loss, |s| out(20, Way { loss: 0.005 * f64::from(s), ..wire(20) })),
     case("loss-far", Cause::Loss, |s| out(60, Way { loss: 0.003 * f64::from(s), ..wire(60) })),
-    case("reordering", Cause::Reordering, |s| {
-        out(20, Way { late: 0.02 * f64::from(s), ..wire(20) })
+    // Today's TCP learns how far segments overtake each other, and then only its buffer limits.
+    case("reordering", Cause::Reordering, |s| Play {
+        rigid: true,
+        ..out(20, Way { late: 0.02 * f64::from(s), ..wire(20) })
     }),
     case("policer", Cause::Policer, |s| {
         let policer = Some((f64::from(80 >> s) * MBIT, 60e3));
