@@ -24,6 +24,7 @@ mod follow;
 mod frr;
 mod in_band;
 mod initiator;
+mod labels;
 mod model;
 mod overload;
 mod ports;

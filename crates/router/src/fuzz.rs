@@ -4,6 +4,7 @@ use crate::config::{Config, FLOWS_MAX, POLICIES_MAX, ROUTE_MAX, TABLES_MAX, firs
 use crate::in_band;
 use crate::lldp;
 use crate::port_processor::parse::{ETHERNET, parse};
+use crate::rsvp::message::{LEN_MAX, Message, NAME_MAX, STEPS_MAX};
 use lastmeter_lab::fuzz::refused;
 use lastmeter_lab::library::Builtin;
 use lastmeter_wire::fuzz::Target;
@@ -13,6 +14,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_router_file", run: file },
     Target { name: "fuzz_router_lldp", run: neighbour },
     Target { name: "fuzz_router_in_band", run: asks },
+    Target { name: "fuzz_router_rsvp", run: signal },
 ];
 
 /// A router's file: rejected at a place, or within every limit.
@@ -53,6 +55,25 @@ fn asks(bytes: &[u8]) {
     assert!(name.len() < 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'));
     let refusal = asked.refusal(asked.flow.src, asked.flow.dst);
     assert!(refusal.len() < 64 && asked.option().len() == in_band::OPTION_LEN);
+}
+
+/// What follows the header of IP of a message of RSVP: what is read has bounds, and is read again as it is written.
+fn signal(bytes: &[u8]) {
+    // Mutations would end at the checksum: the second time there is none.
+    let mut bytes = bytes.to_vec();
+    for _ in 0..2 {
+        if let Ok(read) = Message::parse(&bytes) {
+            assert!(read.route.as_ref().is_none_or(|route| route.len() <= STEPS_MAX));
+            let name = read.name.as_deref().unwrap_or_default();
+            assert!(name.len() <= NAME_MAX && name.chars().all(|c| c.is_ascii_graphic()));
+            let written = read.emit();
+            assert!(written.len() <= LEN_MAX);
+            assert_eq!(Message::parse(&written), Ok(read));
+        }
+        if let Some(sum) = bytes.get_mut(2..4) {
+            sum.fill(0);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@
 //! | [`control`]        | boots, follows FRR and the kernel, does what people ask                 |
 //! | [`rib`]            | routes of all sources, and the smallest set of changes                  |
 //! | [`in_band`]        | reservations that packets carry                                         |
+//! | [`rsvp`]           | reservations and labels between routers                                 |
+//! | [`mpls`]           | labels in front of packets                                              |
 //! | [`lldp`]           | how routers on a line identify themselves                               |
 //! | [`twin`]           | what a router would do, predicted from its file and this machine        |
 //! | [`message`]        | what the control processor tells the port processor                     |
@@ -26,8 +28,10 @@ pub mod in_band;
 mod link;
 pub mod lldp;
 pub mod message;
+pub mod mpls;
 pub mod port_processor;
 pub mod rib;
+pub mod rsvp;
 pub mod twin;
 
 pub use link::Start;

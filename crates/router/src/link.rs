@@ -51,7 +51,7 @@ impl Link {
                 Some(Report::Wrong(why)) => wrong.push(why),
                 Some(Report::Took(stages)) => self.took = stages,
                 Some(Report::Ended(which)) => self.ended.push(which),
-                Some(Report::Shown(_) | Report::Found(_) | Report::Asked(_)) => {}
+                Some(_) => {}
                 None => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             }
         }
@@ -83,6 +83,18 @@ impl Link {
         loop {
             match message::read::<Report>(&mut self.reader) {
                 Ok(Some(Report::Asked(asked))) => return Ok(asked),
+                Ok(Some(_)) => {}
+                Ok(None) => return Err("the port processor has ended".to_owned()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+    /// The messages of RSVP that have arrived since the last time.
+    pub(crate) fn signals(&mut self) -> Result<Vec<(u16, Vec<u8>)>, String> {
+        self.send(&[Command::Signals]).map_err(|error| error.to_string())?;
+        loop {
+            match message::read::<Report>(&mut self.reader) {
+                Ok(Some(Report::Signals(signals))) => return Ok(signals),
                 Ok(Some(_)) => {}
                 Ok(None) => return Err("the port processor has ended".to_owned()),
                 Err(error) => return Err(error.to_string()),

@@ -57,6 +57,17 @@ pub enum Command {
         /// What it asked.
         asked: Asked,
     },
+    /// Answered with the messages of RSVP that have arrived since the last time.
+    Signals,
+    /// A packet leaves by a port.
+    Signal {
+        /// The port.
+        port: u16,
+        /// The neighbour.
+        to: IpAddr,
+        /// The packet of IP.
+        packet: Vec<u8>,
+    },
     /// Asks for the state.
     Show(String),
     /// A port processor stops, or fails as a mistake in the program would make it.
@@ -105,6 +116,8 @@ pub struct BoundFlow {
     pub reserved: Option<u16>,
     /// Its hop; 0 if the routing table decides.
     pub hop: u32,
+    /// The label with which its packets leave.
+    pub label: Option<u32>,
 }
 
 /// A report of a port processor.
@@ -118,6 +131,8 @@ pub enum Report {
     Found(Vec<u32>),
     /// What packets asked, and at which ports they arrived.
     Asked(Vec<(u16, Asked)>),
+    /// Packets with messages of RSVP, and at which ports they arrived.
+    Signals(Vec<(u16, Vec<u8>)>),
     /// How long the stages of a command took, in seconds.
     Took(Vec<(String, f64)>),
     /// A command could not be done.

@@ -78,6 +78,10 @@ pub(crate) struct Reserve {
     /// The next router, whatever the routing table says
     #[arg(long, conflicts_with = "route")]
     via: Option<String>,
+    /// The router where a tunnel for it ends, which RSVP sets up: routers as far as that one reserve, too, and its
+    /// packets get labels
+    #[arg(long, value_name = "ADDRESS", requires = "rate", conflicts_with = "via")]
+    rsvp: Option<String>,
     /// Keep the next router that the routing table has now
     #[arg(long)]
     pin: bool,
@@ -104,12 +108,17 @@ pub(crate) struct Reserve {
 
 /// What is asked of the router.
 fn question(arguments: &Reserve) -> Value {
-    let Reserve { name, packets, from, rate, burst, queue, route, via, ttl, .. } = arguments;
+    let Reserve { name, packets, from, rate, burst, queue, route, via, rsvp, ttl, .. } = arguments;
     let mut flow = Map::new();
     flow.insert("match".to_owned(), json!(packets));
-    for (key, given) in
-        [("from", from), ("rate", rate), ("burst", burst), ("via", via), ("ttl", ttl)]
-    {
+    for (key, given) in [
+        ("from", from),
+        ("rate", rate),
+        ("burst", burst),
+        ("via", via),
+        ("rsvp", rsvp),
+        ("ttl", ttl),
+    ] {
         if let Some(given) = given {
             flow.insert(key.to_owned(), json!(given));
         }
@@ -192,6 +201,11 @@ fn granted(answer: &Value, indent: &str) -> String {
     if let Some(port) = next["port"].as_str() {
         let via = next["via"].as_str().map_or(String::new(), |via| format!(" via {via}"));
         let _ = writeln!(text, "{indent}  leaves by {port}{via}");
+    }
+    if let Some(label) = answer["tunnel"]["label"].as_u64() {
+        let (end, via) = (&answer["tunnel"]["end"], &answer["tunnel"]["via"]);
+        let (end, via) = (end.as_str().unwrap_or("?"), via.as_str().unwrap_or("?"));
+        let _ = writeln!(text, "{indent}  label {label} to {via}, reserved as far as {end}");
     }
     for stage in each(answer, "stages") {
         let seconds = stage["seconds"].as_f64().unwrap_or(0.0);

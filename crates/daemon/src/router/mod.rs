@@ -4,6 +4,7 @@ mod bench;
 mod copies;
 mod drawing;
 mod flows;
+mod labels;
 mod ledger;
 mod show;
 mod twin;
@@ -28,8 +29,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Say whether a router's file is right, and if not, what is wrong in which line
     Check(File),
-    /// Show a running router: ports, routes, flows, neighbours, processors, drawing, plugins, ledger, boot, metrics,
-    /// configuration, `route ADDRESS`
+    /// Show a running router: ports, routes, flows, labels, neighbours, processors, drawing, plugins, ledger, boot,
+    /// metrics, configuration, `route ADDRESS`
     Show(Show),
     /// Show what passes, each second, until interrupted
     Watch(File),
@@ -238,6 +239,7 @@ fn start(arguments: &Run) -> Result<Report, Complaint> {
     control.serve_fpm()?;
     control.follow_kernel();
     control.serve_in_band();
+    control.serve_rsvp();
     let socket = {
         let control = control.clone();
         Socket::serve(&run.join("control.sock"), move |question| control.answer(question))?

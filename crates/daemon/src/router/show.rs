@@ -27,6 +27,7 @@ pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
         "routes" => routes(shown),
         "ledger" => render(&ledger(shown), Style { width: 100, color: false, unicode: true }),
         "flows" => super::flows::text(shown),
+        "labels" => super::labels::text(shown),
         "neighbours" => neighbours(shown),
         "processors" => processors(shown),
         "drawing" => super::drawing::drawing(shown),
@@ -36,8 +37,8 @@ pub(super) fn text(what: &str, shown: &Value) -> Result<String, Complaint> {
         what if what.starts_with("route ") => format!("{shown:#}\n"),
         other => {
             return Err(Complaint(format!(
-                "{other:?} cannot be shown: ports, routes, route ADDRESS, flows, neighbours, \
-                 processors, drawing, plugins, ledger, boot, metrics, configuration"
+                "{other:?} cannot be shown: ports, routes, route ADDRESS, flows, labels, \
+                 neighbours, processors, drawing, plugins, ledger, boot, metrics, configuration"
             )));
         }
     })

@@ -45,6 +45,13 @@ impl Frame {
     fn chunk(self) -> u32 {
         self.at / CHUNK as u32 * CHUNK as u32
     }
+    /// The same with so many bytes more in front of it, whatever they are; `None` if there is no room.
+    #[inline]
+    pub fn with_front(self, bytes: u16) -> Option<Frame> {
+        let room = self.at as usize % CHUNK;
+        (room >= usize::from(bytes))
+            .then(|| Frame { at: self.at - u32::from(bytes), len: self.len + bytes })
+    }
 }
 
 /// The memory of a port processor.

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! frame --> to another host, ARP, multicast, link-local, an address of ours --------> kernel
+//!       --> with a label, or a message of RSVP, where the port takes them ----------> AF_XDP socket
 //!       --> exact flow known, packet without fault --> TTL, checksum, addresses --> the other port
 //!       --> the same, but the port processor has work with it --> hint in front --> AF_XDP socket
 //!       --> any other IPv4 or IPv6 packet ----------------------------------------> AF_XDP socket
@@ -38,6 +39,8 @@ const REDIRECT: i32 = 23;
 const ADJUST_META: i32 = 54;
 const REDIRECT_MAP: i32 = 51;
 const ABORTED: i32 = 0;
+/// A protocol of IP.
+const RSVP: i32 = 46;
 const DROP: i32 = 1;
 /// The context's fields.
 const DATA: i16 = 0;
@@ -140,6 +143,8 @@ pub struct Interface {
     pub index: u32,
     /// Its Ethernet address.
     pub mac: [u8; 6],
+    /// Whether frames with labels (MPLS) and messages of RSVP go to the port processor, not to the kernel.
+    pub labels: bool,
 }
 
 impl Shared {
@@ -253,7 +258,8 @@ impl Shared {
         p.add_to_memory(4, 0, 3);
     }
 
-    fn program(&self, sockets: &Map<4, 4>, Interface { port, mac, .. }: Interface) -> Program {
+    fn program(&self, sockets: &Map<4, 4>, interface: Interface) -> Program {
+        let Interface { port, mac, labels, .. } = interface;
         let mut p = Program::default();
         let (socket, kernel, v6) = (p.label(), p.label(), p.label());
         p.copy(CONTEXT, 1);
@@ -270,10 +276,18 @@ impl Shared {
         p.go_if(3, If::NotEqual, i32::from(u16::from_ne_bytes([a, b])), kernel);
         p.load(Size::Half, 3, PACKET, 12);
         p.go_if(3, If::Equal, i32::from(0x86ddu16.to_be()), v6);
+        if labels {
+            p.go_if(3, If::Equal, i32::from(0x8847u16.to_be()), socket);
+        }
         p.go_if(3, If::NotEqual, i32::from(0x0800u16.to_be()), kernel);
         // IPv4: multicast and broadcast are for this host alone.
         p.load(Size::Byte, 3, PACKET, 30);
         p.go_if(3, If::AtLeast, 224, kernel);
+        if labels {
+            // Also those to addresses of this host: the port processor knows where they arrived.
+            p.load(Size::Byte, 3, PACKET, 23);
+            p.go_if(3, If::Equal, RSVP, socket);
+        }
         p.load(Size::Word, 3, PACKET, 30);
         p.store(Size::Word, STACK, -4, 3);
         find(&mut p, self.local.fd(), -4);

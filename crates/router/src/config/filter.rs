@@ -185,7 +185,8 @@ fn any_match(decoder: &mut Decoder<'_>, item: &Item, key: &str, text: &str) -> O
     None
 }
 
-const MATCH_EXAMPLE: &str = "write match = \"@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\": \
+pub(super) const MATCH_EXAMPLE: &str = "write match = \
+     \"@10.0.0.0/8 0.0.0.0/0 0 : 65535 80 : 80 0x06/0xFF\": \
      source, destination, source ports, destination ports, protocol";
 const PREFIX_EXAMPLE: &str = "write destination, source, destination port, source port and \
      protocol, each whole but the last: \"192.0.2.0/24\", \"192.0.2.1 10.1.0.0/16\", \

@@ -1,14 +1,15 @@
 //! `[flows.NAME]`, `[nodes.NAME]`, `[[policies]]`: what individual flows are guaranteed, and routes besides the
 //! routing table.
 
-use super::filter::{general_match, port};
-use super::{listed, parsed, place, prefix, texts, unknown, unknown_plugin};
+use super::filter::{MATCH_EXAMPLE, general_match, port};
+use super::{Port, listed, parsed, place, prefix, texts, unknown, unknown_plugin};
+use crate::mpls;
 use lastmeter_base::kind::{Param, ParamKind};
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_lab::document::{Decoder, Entry, Fault, Item, Shape, join};
 use lastmeter_net::classify;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Limit on flows.
 pub const FLOWS_MAX: usize = 1024;
@@ -46,6 +47,44 @@ pub struct Flow {
     pub ttl: Option<Duration>,
     /// Whether the control processor gets copies of its packets.
     pub copy: bool,
+    /// Its packets arrive with this label, instead of matching.
+    pub label: Option<u32>,
+    /// They leave with this label; [`mpls::NONE`]: without one.
+    pub next_label: Option<u32>,
+    /// Where its tunnel ends, if RSVP sets one up.
+    pub rsvp: Option<Ipv4Addr>,
+}
+
+/// A tunnel that RSVP sets up for a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The flow's name.
+    pub flow: String,
+    /// The router where it ends.
+    pub end: Ipv4Addr,
+    /// Routers that it visits, in order.
+    pub route: Vec<Ipv4Addr>,
+    /// What it reserves.
+    pub rate: Rate,
+    /// What its source may send at once.
+    pub burst: Bytes,
+}
+
+impl Flow {
+    /// Its tunnel, if RSVP sets one up.
+    pub fn tunnel(&self, nodes: &BTreeMap<String, Node>) -> Option<Tunnel> {
+        let address = |node: &String| match nodes.get(node)?.address {
+            IpAddr::V4(v4) => Some(v4),
+            IpAddr::V6(_) => None,
+        };
+        Some(Tunnel {
+            flow: self.name.clone(),
+            end: self.rsvp?,
+            route: self.route.iter().filter_map(address).collect(),
+            rate: self.rate?,
+            burst: self.burst,
+        })
+    }
 }
 
 /// Another router.
@@ -80,8 +119,14 @@ pub enum PolicyTo {
 }
 
 const FLOW: &[Param] = &[
-    Param::required("match", ParamKind::Text)
+    Param::optional("match", ParamKind::Text, "its label")
         .is("source, destination, ports and protocol as ClassBench writes them"),
+    Param::optional("label", ParamKind::Integer { min: 16, max: 0xf_ffff }, "what matches")
+        .is("the label with which its packets arrive at `from`"),
+    Param::optional("next-label", ParamKind::Integer { min: 3, max: 0xf_ffff }, "none")
+        .is("the label with which they leave to `via`; 3 is none"),
+    Param::optional("rsvp", ParamKind::Text, "no tunnel")
+        .is("a router where its tunnel ends: those up to there reserve, too, and tell labels"),
     Param::optional("from", ParamKind::Text, "the port towards its source")
         .is("the port where its packets arrive"),
     Param::optional("rate", ParamKind::Rate, "nothing is reserved")
@@ -125,8 +170,25 @@ pub(super) fn flow(decoder: &mut Decoder<'_>, entry: &Entry, names: &Names<'_>) 
     let besides = ["route", "functions"];
     let shape = Shape { what: "a flow", params: FLOW, kind: None, besides: &besides };
     let (_, values) = decoder.table(&shape, item, &key);
-    let text: String = values.given("match")?;
-    let packets = general_match(decoder, item, &join(&key, "match"), &text)?;
+    let label = values.given::<u64>("label").map(|label| label as u32);
+    let packets = match (values.given::<String>("match"), label) {
+        (Some(text), None) => general_match(decoder, item, &join(&key, "match"), &text)?,
+        (None, Some(_)) => classify::Filter::all(),
+        (Some(_), Some(_)) => {
+            let fault = Fault::new("it has both `match` and `label`", "give one of the two");
+            decoder.report(&place(item, "label"), &join(&key, "label"), fault);
+            return None;
+        }
+        (None, None) => {
+            let fault = Fault::new("it lacks `match`", MATCH_EXAMPLE);
+            decoder.report(&entry.mark, &key, fault);
+            return None;
+        }
+    };
+    let rsvp = match values.given::<String>("rsvp") {
+        None => None,
+        Some(text) => Some(parsed(decoder, item, "rsvp", &text, "an address: 10.3.0.1")?),
+    };
     let from = match values.given::<String>("from") {
         None => None,
         Some(name) => Some(port(decoder, item, &join(&key, "from"), &name, names.ports)?),
@@ -172,7 +234,67 @@ pub(super) fn flow(decoder: &mut Decoder<'_>, entry: &Entry, names: &Names<'_>) 
         functions,
         ttl: values.given("ttl"),
         copy: values.get("copy"),
+        label,
+        next_label: values.given::<u64>("next-label").map(|label| label as u32),
+        rsvp,
     })
+}
+
+/// What labels of flows have to do with each other, and with the rest of them.
+pub(super) fn labels(decoder: &mut Decoder<'_>, root: &Item, flows: &[Flow], ports: &[Port]) {
+    let mut owners: BTreeMap<u32, &str> = BTreeMap::new();
+    for flow in flows {
+        let at = |key: &str| {
+            let own = root.get("flows").and_then(|flows| flows.get(&flow.name));
+            own.map_or(root.mark.clone(), |own| place(own, key))
+        };
+        let mut wrong = |key: &str, found: String, right: &str| {
+            let name = join(&join("flows", &flow.name), key);
+            decoder.report(&at(key), &name, Fault::new(found, right));
+        };
+        if let Some(label) = flow.label {
+            if let Some(other) = owners.insert(label, &flow.name) {
+                wrong("label", format!("it is the label of `{other}`, too"), "give another");
+            }
+            match flow.from.map(|from| &ports[usize::from(from)]) {
+                None => {
+                    let right = "say where it arrives: from = \"PORT\"";
+                    wrong("label", "a label has a meaning at one port".to_owned(), right);
+                }
+                Some(port) if !port.labels => {
+                    let found = format!("port `{}` takes no labels", port.name);
+                    wrong("from", found, &format!("add labels = true to [ports.{}]", port.name));
+                }
+                Some(_) => {}
+            }
+            if !flow.route.is_empty() || !flow.functions.is_empty() || flow.copy || flow.pinned {
+                let found = "a flow with a label has no route, functions, copies, nor `pin`";
+                wrong("label", found.to_owned(), "give `via` alone");
+            }
+        }
+        if let Some(label) = flow.next_label {
+            if !mpls::may_be_told(label) {
+                wrong("next-label", format!("{label} is no label"), "give 3, or 16 to 1048575");
+            }
+            if flow.via.is_none() {
+                let found = "nobody knows the label".to_owned();
+                wrong("next-label", found, "give `via`, the router that told it");
+            }
+        }
+        if flow.rsvp.is_some() {
+            if ports.iter().all(|port| !port.labels) {
+                let right = "add labels = true to those towards other routers";
+                wrong("rsvp", "no port takes labels".to_owned(), right);
+            }
+            if flow.rate.is_none() {
+                wrong("rsvp", "RSVP reserves a rate".to_owned(), "give `rate`");
+            }
+            if flow.via.is_some() || flow.label.is_some() || flow.next_label.is_some() {
+                let found = "RSVP finds the next router and its label".to_owned();
+                wrong("rsvp", found, "give neither `via` nor labels; `route` says where it goes");
+            }
+        }
+    }
 }
 
 pub(super) fn node(decoder: &mut Decoder<'_>, entry: &Entry) -> Option<Node> {

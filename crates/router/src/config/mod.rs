@@ -21,7 +21,9 @@ mod flow;
 mod processor;
 
 pub use filter::{Action, Filter, Packets, first_bits};
-pub use flow::{FLOWS_MAX, Flow, Node, POLICIES_MAX, Policy, PolicyTo, ROUTE_MAX, TABLES_MAX};
+pub use flow::{
+    FLOWS_MAX, Flow, Node, POLICIES_MAX, Policy, PolicyTo, ROUTE_MAX, TABLES_MAX, Tunnel,
+};
 pub use processor::{Fabric, PROCESSORS_MAX, Processor, ROOM};
 
 use crate::port_processor::output::FRAMING;
@@ -91,6 +93,8 @@ pub struct Config {
     pub lookup: Lookup,
     /// When packets are taken from ports.
     pub receive: Receive,
+    /// Time between refreshes of what RSVP has set up.
+    pub refresh: Duration,
 }
 
 /// A module on a code server.
@@ -129,6 +133,8 @@ pub struct Port {
     pub reservable: f64,
     /// Whether packets that arrive here may set up their flows.
     pub in_band: bool,
+    /// Whether packets with labels, and messages of RSVP, are taken here.
+    pub labels: bool,
 }
 
 /// A route.
@@ -167,6 +173,8 @@ const ROUTER: &[Param] = &[
         .is("the core on which the port processor runs"),
     Param::or("receive", ParamKind::Choice(Receive::NAMES), "mixed")
         .is("when packets are taken from ports: our own way, or a policy of the receivers' models"),
+    Param::or("refresh", ParamKind::Time, "30 s")
+        .is("time between refreshes of what RSVP has set up, on average"),
     Param::or("start", ParamKind::Choice(&["together", "in-turn"]), "together")
         .is("whether port processors start at the same time, or one after the other"),
 ];
@@ -185,6 +193,9 @@ const PORT: &[Param] = &[
         .is("the share of its line that flows may reserve, in each direction"),
     Param::or("in-band", ParamKind::Flag, "false").is(
         "whether packets that arrive here may set up their flows, and routers here refuse them",
+    ),
+    Param::or("labels", ParamKind::Flag, "false").is(
+        "whether packets with labels (MPLS) and messages of RSVP are taken here, not by the kernel",
     ),
 ];
 
@@ -294,6 +305,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
     let mut flows: Vec<Flow> =
         entries.iter().filter_map(|entry| flow::flow(decoder, entry, &names)).collect();
     flows.sort_by(|a, b| a.name.cmp(&b.name));
+    flow::labels(decoder, root, &flows, &ports);
     let flow_names: BTreeSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
     let names = filter::Names { ports: &port_names, plugins: &plugin_names, flows: &flow_names };
     let filters = elements(decoder, root, "filters").into_iter();
@@ -326,6 +338,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
         tables,
         lookup: Lookup::named(&values.get::<String>("lookup")).unwrap_or_default(),
         receive: Receive::named(&values.get::<String>("receive")).unwrap_or_default(),
+        refresh: values.get("refresh"),
     }
 }
 
@@ -415,6 +428,7 @@ fn port(decoder: &mut Decoder<'_>, entry: &Entry, plugins: &BTreeSet<String>) ->
         departing,
         reservable: values.get("reservable"),
         in_band: values.get("in-band"),
+        labels: values.get("labels"),
     })
 }
 
@@ -641,6 +655,14 @@ mod tests {
             (format!("[flows.a]\n{all}\nroute = ['b']"), "there is no node `b`"),
             (format!("[flows.a]\n{all}\nrate = 5"), "7:8: flows.a.rate"),
             ("[flows.a]\nrate = '1 Mbit/s'".to_owned(), "lacks `match`"),
+            (format!("[flows.a]\n{all}\nlabel = 99"), "7:9: flows.a.label: it has both"),
+            ("[flows.a]\nlabel = 99".to_owned(), "say where it arrives"),
+            ("[flows.a]\nlabel = 9\nfrom = 'west'".to_owned(), "6:9: flows.a.label"),
+            ("[flows.a]\nlabel = 99\nfrom = 'west'".to_owned(), "port `west` takes no labels"),
+            (format!("[flows.a]\n{all}\nnext-label = 99"), "flows.a.next-label"),
+            (format!("[flows.a]\n{all}\nnext-label = 5\nvia = '10.2.0.9'"), "no label"),
+            (format!("[flows.a]\n{all}\nrsvp = '10.3.0.1'"), "RSVP reserves a rate"),
+            (format!("[flows.a]\n{all}\nrsvp = 'b'\nrate = '1 Mbit/s'"), "7:8: rsvp"),
             ("[[filters]]\nprefix = '10.0.0.0/8 1.1.1.1'".to_owned(), "6:10: filters.prefix"),
             (format!("[[filters]]\n{all}\nflow = 'b'"), "7:8: filters.flow: there is no flow"),
             ("[[policies]]\nfrom = '10.0.0.0/8'".to_owned(), "either `via` or `table`"),

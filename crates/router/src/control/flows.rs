@@ -11,13 +11,16 @@
 
 use super::routes::reach;
 use super::{Control, LOOKS, State};
-use crate::admission::{Account, Admission, Side, delay_bound};
+use crate::admission::Admission;
 use crate::config::{Config, Flow, PolicyTo};
 use crate::message::{Bound, BoundFlow, Command};
+use crate::mpls;
 use crate::port_processor::hop::{BLACKHOLE, FIRST, Next, connected};
-use lastmeter_base::{Bytes, Duration, Rate};
+use crate::rsvp::machine;
+use lastmeter_base::Duration;
 use lastmeter_lab::document::join;
 use lastmeter_linux::control;
+use lastmeter_net::lookup::Prefix;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -133,8 +136,11 @@ impl State {
         let has = |flow: &&Flow| !self.bound.flows.iter().any(|bound| bound.name == flow.name);
         let mut flows: Vec<&Flow> = config.flows.iter().collect();
         flows.sort_by_key(has);
-        let ends = flows.iter().flat_map(|flow| [flow.packets.src, flow.packets.dst]);
-        let ends = ends.map(|prefix| IpAddr::from(prefix.key().to_be_bytes()));
+        let address = |prefix: Prefix<u32>| IpAddr::from(prefix.key().to_be_bytes());
+        let ends = flows.iter().flat_map(|flow| {
+            let [src, dst] = [flow.packets.src, flow.packets.dst].map(address);
+            [src, flow.rsvp.map_or(dst, IpAddr::V4)]
+        });
         let link = self.link.as_mut().ok_or("the port processor is being started")?;
         let found = link.lookup(ends.collect())?;
         for (flow, ends) in flows.into_iter().zip(found.chunks_exact(2)) {
@@ -152,7 +158,7 @@ impl State {
             };
             let output = next.port();
             if let Some(rate) = flow.rate {
-                let admitted = resolved.admission.admit(&flow.name, input, Some(output), rate);
+                let admitted = resolved.admission.admit(&flow.name, input, output, rate);
                 match admitted {
                     Ok(()) => {}
                     Err(refusal) if this || (strict != Strict::No && !waits) => {
@@ -165,7 +171,7 @@ impl State {
                 }
             }
             let hop = match next {
-                Way::Table(_) => 0,
+                Way::Table(_) | Way::Popped => 0,
                 Way::OnLink(port) => connected(port),
                 Way::Own(next) => {
                     let number = self.rib.number(vec![next], commands);
@@ -176,8 +182,9 @@ impl State {
             resolved.bound.flows.push(BoundFlow {
                 name: flow.name.clone(),
                 from: flow.rate.map_or(flow.from, |_| input),
-                reserved: flow.rate.map(|_| output),
+                reserved: flow.rate.and(output),
                 hop,
+                label: self.next_label(flow),
             });
         }
         resolved.bound.flows.sort_by(|a, b| a.name.cmp(&b.name));
@@ -193,20 +200,22 @@ impl State {
         source: u32,
         destination: u32,
     ) -> Result<(Option<u16>, Way), String> {
-        let members = |hop: u32| -> Vec<Next> {
-            match hop {
-                1.. if hop < connected(config.ports.len() as u16) => {
-                    vec![Next { port: (hop - 1) as u16, address: None }]
-                }
-                FIRST.. => self.rib.describe(hop).unwrap_or(&[]).to_vec(),
-                _ => Vec::new(),
-            }
-        };
+        let members = |hop: u32| self.members(config.ports.len() as u16, hop);
+        if flow.label.is_some() {
+            let way = match flow.via {
+                Some(via) => Way::Own(reach(&self.attached, via)?),
+                None => Way::Popped,
+            };
+            return Ok((flow.from, way));
+        }
         let input = flow.from.or_else(|| members(source).first().map(|next| next.port));
         if input.is_none() && flow.rate.is_some() {
             return Err(
                 "no route leads to its source: say where it arrives, from = \"PORT\"".into()
             );
+        }
+        if let Some(machine::State::Up(port, next, _)) = self.tunnels.get(&flow.name) {
+            return Ok((input, Way::Own(Next { port: *port, address: Some((*next).into()) })));
         }
         let node = flow.route.first().and_then(|node| config.nodes.get(node));
         if let Some(via) = flow.via.or(node.map(|node| node.address)) {
@@ -214,10 +223,17 @@ impl State {
         }
         let to = members(destination);
         let Some(first) = to.first() else {
-            return Err("no route leads to its destination".into());
+            return Err(match flow.rsvp {
+                Some(end) => format!("no route leads to {end}"),
+                None => "no route leads to its destination".into(),
+            });
         };
         // Of several next routers its packets may take only the one where it is admitted.
         let fixed = flow.pinned || (flow.rate.is_some() && to.len() > 1);
+        if let (Some(end), None) = (flow.rsvp, first.address) {
+            return Ok((input, Way::Own(Next { port: first.port, address: Some(end.into()) })));
+        }
+        let fixed = fixed || flow.rsvp.is_some();
         Ok((
             input,
             match (fixed, first.address) {
@@ -226,6 +242,24 @@ impl State {
                 (true, Some(_)) => Way::Own(*first),
             },
         ))
+    }
+
+    /// The next routers of a hop of a router with so many ports.
+    pub(super) fn members(&self, ports: u16, hop: u32) -> Vec<Next> {
+        match hop {
+            1.. if hop < connected(ports) => vec![Next { port: (hop - 1) as u16, address: None }],
+            FIRST.. => self.rib.describe(hop).unwrap_or(&[]).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The label with which packets of a flow leave.
+    fn next_label(&self, flow: &Flow) -> Option<u32> {
+        let told = match self.tunnels.get(&flow.name) {
+            Some(machine::State::Up(.., label)) => Some(*label),
+            _ => flow.next_label,
+        };
+        told.filter(|label| *label != mpls::NONE)
     }
 
     /// What has been resolved is in effect.
@@ -248,68 +282,6 @@ impl State {
         }
         self.until = until;
     }
-
-    /// Completes what the port processor says of flows.
-    pub(super) fn show_flows(&self, shown: &mut Value) {
-        let now = Instant::now();
-        let name = |port: u16| &self.config.ports[usize::from(port)].name;
-        let flows = self.config.flows.iter().map(|flow| {
-            let own = shown["flows"].as_array().into_iter().flatten();
-            let own = own.into_iter().find(|own| own["name"] == json!(flow.name));
-            let bound = self.bound.flows.iter().find(|bound| bound.name == flow.name);
-            let left = self.until.get(&flow.name).map(|at| at.saturating_duration_since(now));
-            json!({
-                "name": flow.name,
-                "from": bound.and_then(|bound| bound.from).map(name),
-                "to": bound.and_then(|bound| bound.reserved).map(name),
-                "next": bound.map(|bound| self.next(bound.hop)),
-                "rate": flow.rate.map(Rate::as_bits),
-                "route": flow.route,
-                "functions": flow.functions,
-                "seconds-left": left.map(|left| left.as_secs_f64()),
-                "packets": own.map(|own| own["packets"].clone()),
-                "reserved": own.map(|own| own["reserved"].clone()),
-                "waits": self.refused.get(&flow.name),
-            })
-        });
-        let flows: Vec<Value> = flows.collect();
-        let accounts = (0..self.config.ports.len() as u16).flat_map(|port| {
-            [Side::Input, Side::Output].map(|side| account(&self.admission.account(port, side)))
-        });
-        let accounts: Vec<Value> = accounts.collect();
-        (shown["flows"], shown["accounts"]) = (json!(flows), json!(accounts));
-    }
-
-    /// A hop for people; null where the routing table decides.
-    fn next(&self, hop: u32) -> Value {
-        let name = |port: u16| self.config.ports.get(usize::from(port)).map(|port| &port.name);
-        match self.rib.describe(hop) {
-            Some([next, ..]) => json!({ "port": name(next.port), "via": next.address }),
-            _ if hop == 0 => Value::Null,
-            _ => json!({ "port": name((hop - 1) as u16), "via": null }),
-        }
-    }
-
-    /// What was reserved for a flow.
-    fn granted(&self, name: &str) -> Value {
-        let flow = self.config.flows.iter().find(|flow| flow.name == name);
-        let bound = self.bound.flows.iter().find(|bound| bound.name == name);
-        let (Some(flow), Some(bound)) = (flow, bound) else { return Value::Null };
-        let mut told = json!({ "reserved": name, "next": self.next(bound.hop) });
-        let side =
-            |port: Option<u16>, side| port.map(|port| account(&self.admission.account(port, side)));
-        if let (Some(rate), Some(output)) = (flow.rate, bound.reserved) {
-            told["input"] = json!(side(bound.from, Side::Input));
-            told["output"] = json!(side(Some(output), Side::Output));
-            let port = &self.config.ports[usize::from(output)];
-            let found = &self.found[usize::from(output)];
-            let longest = Bytes(found.mtu.into()) + port.framing;
-            let line = port.rate.or(found.line);
-            let bound = line.map(|line| delay_bound(rate, flow.burst, line, longest));
-            told["delay-bound"] = json!(bound.map(|bound| bound.as_ps() as f64 / 1e12));
-        }
-        told
-    }
 }
 
 /// A flow's way.
@@ -320,30 +292,22 @@ enum Way {
     OnLink(u16),
     /// To a next router of its own.
     Own(Next),
+    /// Its packets lose their label here, and go on as any others.
+    Popped,
 }
 
 impl Way {
-    fn port(&self) -> u16 {
+    fn port(&self) -> Option<u16> {
         match self {
-            Way::Table(port) | Way::OnLink(port) => *port,
-            Way::Own(next) => next.port,
+            Way::Table(port) | Way::OnLink(port) => Some(*port),
+            Way::Own(next) => Some(next.port),
+            Way::Popped => None,
         }
     }
 }
 
 fn real(time: Duration) -> std::time::Duration {
     std::time::Duration::from_nanos(time.as_ps() / 1000)
-}
-
-fn account(account: &Account) -> Value {
-    json!({
-        "port": account.port,
-        "side": if account.side == Side::Input { "input" } else { "output" },
-        "line": account.line,
-        "reservable": account.reservable,
-        "taken": account.taken,
-        "free": account.free(),
-    })
 }
 
 impl Control {
@@ -407,12 +371,17 @@ impl Control {
         // The next node may ask us in turn.
         drop(changing);
         let mut ask = question.clone();
-        match self.next_node(name, &mut ask) {
+        let further = self.signalled(name).or_else(|| self.next_node(name, &mut ask));
+        match further {
             None => {}
             Some(Ok((node, theirs))) => {
-                stages
-                    .push(json!({ "stage": format!("node {node}"), "seconds": theirs["seconds"] }));
-                told["then"] = theirs;
+                let stage = theirs["stage"].as_str().map_or(format!("node {node}"), str::to_owned);
+                stages.push(json!({ "stage": stage, "seconds": theirs["seconds"] }));
+                if theirs["stage"].is_null() {
+                    told["then"] = theirs;
+                } else {
+                    told = self.lock().granted(name);
+                }
             }
             Some(Err(why)) => {
                 let _changing = self.alone();
@@ -438,6 +407,10 @@ impl Control {
         let (node, socket, rest) = {
             let state = self.lock();
             let flow = state.config.flows.iter().find(|flow| flow.name == name)?;
+            // Those further on are asked by RSVP.
+            if flow.rsvp.is_some() {
+                return None;
+            }
             let (node, rest) = flow.route.split_first()?;
             let socket = state.config.nodes.get(node)?.control.clone()?;
             (node.clone(), socket, rest.to_vec())

@@ -8,7 +8,7 @@
 //!
 //! Only ports with `in-band` take part. A refusal counts only if it comes by a port that the flow uses.
 
-use super::{Control, flows};
+use super::Control;
 use crate::in_band::{Asked, What};
 use crate::message::Command;
 use serde_json::json;
@@ -75,9 +75,11 @@ impl Control {
                     self.refuse(port, asked, &why);
                 }
             }
-            What::Over if known && ports[0] == Some(port) => self.take_back(&name, "over"),
+            What::Over if known && ports[0] == Some(port) => {
+                self.take_back("in-band", &name, "over")
+            }
             What::Refused if known && ports.contains(&Some(port)) => {
-                self.take_back(&name, "refused elsewhere");
+                self.take_back("in-band", &name, "refused elsewhere");
             }
             What::Over | What::Refused => {}
         }
@@ -87,16 +89,5 @@ impl Control {
     fn refuse(&self, port: u16, asked: &Asked, why: &str) {
         self.audit("in-band refused", &json!({ "flow": asked.flow.name(), "why": why }));
         self.lock().tell(&[Command::Refuse { port, asked: *asked }]);
-    }
-
-    fn take_back(&self, name: &str, why: &str) {
-        let _changing = self.alone();
-        let ended = self.without(&[name]).and_then(|text| self.configure(text, flows::Strict::No));
-        if ended.is_ok() {
-            // Nobody's change is taken back by `rollback`.
-            self.lock().history.pop();
-        }
-        let wrong = ended.err();
-        self.audit("in-band", &json!({ "ended": name, "why": why, "wrong": wrong }));
     }
 }

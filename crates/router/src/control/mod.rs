@@ -18,6 +18,8 @@ pub mod functions;
 mod in_band;
 mod in_step;
 mod routes;
+mod shown;
+mod signal;
 
 use crate::admission::Admission;
 use crate::config::Config;
@@ -25,6 +27,7 @@ use crate::link::{Link, Start, connect};
 use crate::message::{Bound, Command};
 use crate::port_processor::tables::Network;
 use crate::rib::{Rib, Source};
+use crate::rsvp::machine;
 use functions::{Fetched, Functions};
 use lastmeter_base::Rate;
 use lastmeter_lab::library::Library;
@@ -33,7 +36,7 @@ use lastmeter_wire::netlink::{Address, masked};
 use routes::{own_routes, port_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,6 +105,12 @@ struct State {
     fetched: BTreeMap<String, Fetched>,
     /// Routers that have said who they are, by port.
     heard: Vec<Vec<discovery::Heard>>,
+    /// This host's addresses, and the ports that have them.
+    own: Vec<(Ipv4Addr, Option<u16>)>,
+    /// Tunnels that begin here, by flow.
+    tunnels: BTreeMap<String, machine::State>,
+    /// Paths of RSVP, and its messages.
+    signalled: (Vec<machine::Shown>, machine::Counts),
 }
 
 /// A running control processor.
@@ -162,6 +171,11 @@ impl Control {
             ports.get(&address.interface).map(|port| (network, *port))
         };
         let attached: Vec<(Network, u16)> = addresses.iter().filter_map(of_port).collect();
+        let own = addresses.iter().filter_map(|address| match address.address {
+            IpAddr::V4(v4) => Some((v4, ports.get(&address.interface).copied())),
+            IpAddr::V6(_) => None,
+        });
+        let own = own.collect();
         lap(&mut boot, "discovery");
         let mut fetched = BTreeMap::new();
         // A server that is gone does not keep a router from starting again with what it had.
@@ -202,6 +216,9 @@ impl Control {
                 until: BTreeMap::new(),
                 fetched,
                 heard: Vec::new(),
+                own,
+                tunnels: BTreeMap::new(),
+                signalled: (Vec::new(), machine::Counts::default()),
             }),
             file: file.to_owned(),
             folder,
@@ -483,8 +500,11 @@ impl Control {
         }
         let link = state.link.as_mut().ok_or("the port processor is being started")?;
         let mut shown = link.show(what)?;
-        if what == "flows" {
+        if what == "flows" || what == "labels" {
             state.show_flows(&mut shown);
+        }
+        if what == "labels" {
+            shown["rsvp"] = state.show_signals();
         }
         if what == "drawing" {
             shown["drawing"] = state.drawn();

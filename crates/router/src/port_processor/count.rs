@@ -46,6 +46,9 @@ reasons!(
     LinkDown "link-down" "the interface it should leave by is down",
     InputFull "input-full" "as much as may waits at its input for its output",
     Ended "ended" "the port processor that had it has ended",
+    Label "label" "a label that nobody was told, or not at this port",
+    Signal "signal" "a message of RSVP for this router, which its control processor has",
+    SignalLost "signal-lost" "a message of RSVP beyond those that the control processor takes",
 );
 
 /// How many reasons there are.

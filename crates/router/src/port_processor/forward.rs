@@ -11,12 +11,14 @@ use super::answer::{self, Fault};
 use super::count::{Counters, Reason};
 use super::decide::{class, flow};
 use super::hop::Way;
+use super::label::{Labelled, has as has_label};
 use super::output::Leaving;
 use super::parse::{Addresses, ETHERNET, Seen, deserves_an_answer, parse, v4, v6};
 use super::plugin::Passing;
 use super::{Event, Going, HELD_MAX, Held, PATIENCE, PortProcessor};
 use crate::in_band::{self, Asked};
-use lastmeter_base::Time;
+use crate::rsvp::PROTOCOL;
+use lastmeter_base::{Ecn, Time};
 use lastmeter_linux::dataplane::Frame;
 use lastmeter_net::lookup::NextHop;
 use std::net::IpAddr;
@@ -51,7 +53,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    fn new(passing: Passing) -> Work {
+    pub(super) fn new(passing: Passing) -> Work {
         Work {
             passing,
             hop: 0,
@@ -91,6 +93,9 @@ impl PortProcessor {
                     if seen.has_options {
                         self.asks(port, *frame, &seen, now);
                     }
+                    if seen.protocol == PROTOCOL && self.signals(port, *frame, &seen, now) {
+                        continue;
+                    }
                     let passing = Passing { frame: *frame, seen, hash: seen.hash() };
                     let mut one = Work::new(passing);
                     if self.fast {
@@ -100,6 +105,10 @@ impl PortProcessor {
                 }
                 Ok(seen) => {
                     self.refuse(port, *frame, &seen, Fault::SourceRoute, Reason::SourceRoute, now)
+                }
+                Err(Reason::NotIp) if has_label(self.frames.bytes(*frame)) => {
+                    let popped = self.switch(port, *frame, now);
+                    self.work.extend(popped);
                 }
                 Err(reason) => {
                     self.frames.free(*frame);
@@ -172,9 +181,14 @@ impl PortProcessor {
             return self.refuse(port, frame, &seen, Fault::NoNeighbour, Reason::NoNeighbour, now);
         };
         let (passing, queue) = (one.passing, one.queue);
-        let reserved = one.flow.and_then(|flow| self.treatments[flow as usize].reserved);
+        let treatment = one.flow.map(|flow| &self.treatments[flow as usize]);
+        let reserved = treatment.and_then(|own| own.reserved);
+        // A label is for the next router of its flow, which told it.
+        let label = treatment.filter(|own| own.labels.hop == one.hop);
+        let label = label.and_then(|own| own.labels.next).map_or(Labelled::No, Labelled::Push);
         let (departed, hop, crossed) = (false, true, false);
-        let going = Going { port, passing, neighbour, queue, reserved, departed, hop, crossed };
+        let going =
+            Going { port, passing, neighbour, queue, reserved, departed, hop, crossed, label };
         self.deliver(going, now);
         if self.fast {
             self.consider(port, one, neighbour);
@@ -189,9 +203,18 @@ impl PortProcessor {
         match number {
             Some(neighbour) if passing.seen.hops > 1 => {
                 let (passing, queue, reserved) = (*passing, None, None);
-                let (departed, hop, crossed) = (false, true, false);
-                let going =
-                    Going { port, passing, neighbour, queue, reserved, departed, hop, crossed };
+                let (departed, hop, crossed, label) = (false, true, false, Labelled::No);
+                let going = Going {
+                    port,
+                    passing,
+                    neighbour,
+                    queue,
+                    reserved,
+                    departed,
+                    hop,
+                    crossed,
+                    label,
+                };
                 self.deliver(going, now);
             }
             _ => {
@@ -203,7 +226,8 @@ impl PortProcessor {
 
     /// Sends a packet to a neighbour.
     pub(super) fn deliver(&mut self, going: Going, now: Time) {
-        let Going { passing: Passing { frame, seen, hash }, neighbour, queue, hop, .. } = going;
+        let Going { passing: Passing { frame, seen, hash }, neighbour, queue, hop, label, .. } =
+            going;
         let to = *self.hops.neighbour(neighbour);
         let Some(macs) = to.macs else { return self.hold(going, now) };
         if self.crossing.as_ref().is_some_and(|ways| ways.takes(to.port, going.crossed)) {
@@ -213,7 +237,7 @@ impl PortProcessor {
         if !out.departing.is_empty() && !going.departed {
             return out.leaving.push(going);
         }
-        if seen.len > out.mtu {
+        if seen.len + label.more() > out.mtu {
             return self.too_long(going, now);
         }
         let flow = queue.unwrap_or(flow(hash, out.flows));
@@ -224,7 +248,16 @@ impl PortProcessor {
         if hop {
             one_hop_less(&mut bytes[ETHERNET..], &seen);
         }
-        let leaving = Leaving { frame, flow, class: class(&seen), ecn: seen.ecn() };
+        let frame = match label {
+            Labelled::Push(label) => match self.push(frame, label, &seen, hop) {
+                Some(frame) => frame,
+                None => return self.counts[usize::from(going.port)].drop(Reason::NoFrame),
+            },
+            _ => frame,
+        };
+        // Nobody marks a packet behind a label.
+        let ecn = if label == Labelled::No { seen.ecn() } else { Ecn::NotCapable };
+        let leaving = Leaving { frame, flow, class: class(&seen), ecn };
         let at = usize::from(to.port);
         let (output, count) = (&mut self.ports[at].output, &self.counts[at]);
         let reservation = match going.reserved {
@@ -238,7 +271,12 @@ impl PortProcessor {
     fn too_long(&mut self, going: Going, now: Time) {
         let Going { port, passing, neighbour, .. } = going;
         let seen = passing.seen;
+        if going.label == Labelled::Has {
+            self.frames.free(passing.frame);
+            return self.counts[usize::from(port)].drop(Reason::TooBig);
+        }
         let mtu = self.ports[usize::from(self.hops.neighbour(neighbour).port)].mtu;
+        let mtu = mtu.saturating_sub(going.label.more());
         if !seen.may_fragment || !matches!(seen.addresses, Addresses::V4(..)) {
             return self.refuse(
                 port,
@@ -268,7 +306,7 @@ impl PortProcessor {
     }
 
     /// A frame of our own with an IP packet.
-    fn make(&mut self, packet: &[u8]) -> Option<(Frame, Seen)> {
+    pub(super) fn make(&mut self, packet: &[u8]) -> Option<(Frame, Seen)> {
         let mut bytes = Vec::with_capacity(ETHERNET + packet.len());
         bytes.resize(12, 0);
         bytes.extend(if packet.first()? >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] });
@@ -322,7 +360,7 @@ impl PortProcessor {
     }
 
     /// Drops a packet and notifies its source, at a limited rate.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         port: u16,
         frame: Frame,
@@ -371,6 +409,7 @@ impl PortProcessor {
                     departed: false,
                     hop: false,
                     crossed: false,
+                    label: Labelled::No,
                 };
                 self.deliver(going, now);
             }

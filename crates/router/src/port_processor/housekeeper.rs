@@ -1,7 +1,8 @@
 //! What the other threads of the port processors' process do: start them, follow the kernel's links, addresses and
 //! neighbours, take the control processor's commands, write the tables. All changes go to all port processors.
 
-use super::answer::Own;
+mod kernel;
+
 use super::copies::Copies;
 use super::count::{Counters, Stages};
 use super::crossing::{AllPassed, Crossing};
@@ -16,12 +17,10 @@ use crate::in_band::Asked;
 use crate::message::{self, Bound, Command, Report};
 use lastmeter_lab::library::Library;
 use lastmeter_linux::dataplane::routing::{Follow, Watch, links_and_addresses, resolve};
-use lastmeter_linux::dataplane::{self, Frames, Shared};
+use lastmeter_linux::dataplane::{Frames, Shared};
 use lastmeter_plugin::host::Host;
-use lastmeter_wire::netlink::{Message, masked};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -86,10 +85,14 @@ pub(super) struct House {
     end: AtomicBool,
     /// What packets have asked, and at which ports.
     asked: Mutex<Vec<(u16, Asked)>>,
+    /// Messages of RSVP, and at which ports they arrived.
+    signals: Mutex<Vec<(u16, Vec<u8>)>>,
 }
 
 /// Limit on them, until the control processor takes them.
 const ASKED_MAX: usize = 64;
+/// The same of messages of RSVP.
+const SIGNALS_MAX: usize = 1024;
 
 impl House {
     /// Changes the tables. Where one has another structure then, the port processors read that before this returns.
@@ -245,6 +248,7 @@ pub fn run(
         ups: Mutex::default(),
         end: AtomicBool::new(false),
         asked: Mutex::default(),
+        signals: Mutex::default(),
     });
     let (threads, ups, running) = bring_up(&house, &config, makings)?;
     house.current.lock().unwrap_or_else(PoisonError::into_inner).running = running;
@@ -269,7 +273,7 @@ pub fn run(
 /// Follows the kernel, and executes the port processor's requests.
 fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut known = Known::default();
+    let mut known = kernel::Known::default();
     let timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     let mut watch = None;
     while !house.end.load(Ordering::Relaxed) {
@@ -300,6 +304,12 @@ fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
                         all.push((port, asked));
                     }
                 }
+                Event::Signal { port, packet } => {
+                    let mut all = house.signals.lock().unwrap_or_else(PoisonError::into_inner);
+                    if all.len() < SIGNALS_MAX {
+                        all.push((port, packet));
+                    }
+                }
                 Event::Flow { key, to, generation } => {
                     house.entered.enter(&house.shared, &key, &to, generation);
                 }
@@ -308,80 +318,11 @@ fn follow(house: &House, attention: &OwnedFd, events: &Receiver<Event>) {
         for (port, address) in asked {
             let _ = resolve(house.interfaces[usize::from(port)].0, address);
         }
-        let whole = following.poll(|message| heard(house, &mut known, message));
+        let whole = following.poll(|message| kernel::heard(house, &mut known, message));
         if !matches!(whole, Ok(true)) {
             // Changes were lost, or the socket failed: read the current state again.
             watch = None;
         }
-    }
-}
-
-/// The kernel's state.
-#[derive(Default)]
-struct Known {
-    /// Addresses of each port.
-    addresses: BTreeMap<u16, BTreeSet<(IpAddr, u8)>>,
-    /// Ethernet addresses of neighbours.
-    neighbours: BTreeMap<(u16, IpAddr), [u8; 6]>,
-}
-
-/// Handles a change in the kernel.
-fn heard(house: &House, known: &mut Known, message: Message) {
-    let port =
-        |interface: u32| house.indices().position(|index| index == interface).map(|at| at as u16);
-    match message {
-        Message::Link(there, link) => {
-            let (Some(port), Some(mac)) = (port(link.interface), link.mac) else { return };
-            let longest = (dataplane::frames::FRAME_MAX - super::parse::ETHERNET) as u32;
-            let mtu = link.mtu.min(longest) as u16;
-            house.tell(|| Change::Link(port, there && link.up, mtu, mac));
-            house.forget();
-        }
-        Message::Neighbour(there, neighbour) => {
-            let Some(port) = port(neighbour.interface) else { return };
-            let mac = neighbour.reachable().filter(|_| there);
-            house.tell(|| Change::Neighbour(port, neighbour.address, mac));
-            let before = match mac {
-                Some(mac) => known.neighbours.insert((port, neighbour.address), mac),
-                None => known.neighbours.remove(&(port, neighbour.address)),
-            };
-            // The fast path still has the neighbour's old address.
-            if before.is_some() && before != mac {
-                house.forget();
-            }
-        }
-        Message::Address(there, address) => {
-            // An address of any interface is for this host.
-            match there {
-                true => drop(house.shared.add_local(address.address)),
-                false => house.shared.remove_local(address.address),
-            }
-            let Some(port) = port(address.interface) else { return };
-            let own = known.addresses.entry(port).or_default();
-            match there {
-                true => own.insert((address.address, address.len)),
-                false => own.remove(&(address.address, address.len)),
-            };
-            let network = (masked(address.address, address.len), address.len);
-            let is_local = matches!(address.address, IpAddr::V6(v6) if v6.segments()[0] == 0xfe80);
-            if !is_local {
-                let _ = house.change(|tables| tables.attach(network, there.then_some(port)));
-            }
-            let first =
-                |wanted: fn(&IpAddr) -> bool| own.iter().map(|(address, _)| *address).find(wanted);
-            let v4 = first(IpAddr::is_ipv4);
-            let v6 = own
-                .iter()
-                .map(|(address, _)| *address)
-                .find(|address| matches!(address, IpAddr::V6(v6) if v6.segments()[0] != 0xfe80));
-            let own = Own {
-                v4: v4.and_then(|a| if let IpAddr::V4(a) = a { Some(a) } else { None }),
-                v6: v6.and_then(|a| if let IpAddr::V6(a) = a { Some(a) } else { None }),
-            };
-            house.tell(|| Change::Own(port, own));
-            house.forget();
-        }
-        _ => {}
     }
 }
 
@@ -421,6 +362,10 @@ fn obey(house: &House, stream: UnixStream) {
             Command::Asked => {
                 let mut all = house.asked.lock().unwrap_or_else(PoisonError::into_inner);
                 Some(Report::Asked(std::mem::take(&mut *all)))
+            }
+            Command::Signals => {
+                let mut all = house.signals.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(Report::Signals(std::mem::take(&mut *all)))
             }
             Command::Show(what) => Some(Report::Shown(show(house, &what).to_string())),
             Command::Lookup(addresses) => {
@@ -474,9 +419,14 @@ fn done(house: &House, command: Command) -> Result<(), String> {
             let tell = |worker: &Worker| worker.door.tell(Change::Refuse(port, asked));
             house.workers.iter().any(tell);
         }
+        Command::Signal { port, to, packet } => {
+            let tell = |worker: &Worker| worker.door.tell(Change::Signal(port, to, packet.clone()));
+            house.workers.iter().any(tell);
+        }
         Command::End => house.tell(|| Change::End),
         Command::Sync
         | Command::Asked
+        | Command::Signals
         | Command::Show(_)
         | Command::Lookup(_)
         | Command::Configure { .. } => {}
@@ -491,11 +441,12 @@ fn configure(house: &House, text: &str, bound: Bound) -> Result<Vec<(String, f64
             problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         })?;
     let mut current = house.current.lock().unwrap_or_else(PoisonError::into_inner);
-    let names = |config: &Config| -> Vec<(String, String)> {
-        config.ports.iter().map(|p| (p.name.clone(), p.interface.clone())).collect()
+    let names = |config: &Config| -> Vec<(String, String, bool)> {
+        config.ports.iter().map(|p| (p.name.clone(), p.interface.clone(), p.labels)).collect()
     };
     if names(&config) != names(&current.config) {
-        return Err("ports change only when the router is started again".to_owned());
+        let what = "ports, and whether they take labels,";
+        return Err(format!("{what} change only when the router is started again"));
     }
     if (&config.processors, config.fabric) != (&current.config.processors, current.config.fabric) {
         let what = "port processors and the fabric";

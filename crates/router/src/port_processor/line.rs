@@ -27,6 +27,9 @@ pub struct Null {
     /// What a program at the port says of all frames that arrive.
     #[cfg(test)]
     pub(super) hint: u32,
+    /// Frames that have departed, where they are kept.
+    #[cfg(test)]
+    pub(super) kept: Option<Vec<Vec<u8>>>,
 }
 
 impl Null {
@@ -40,6 +43,8 @@ impl Null {
             departed: Vec::new(),
             #[cfg(test)]
             hint: 0,
+            #[cfg(test)]
+            kept: None,
         }
     }
     fn receive(&mut self, most: usize, frames: &mut Frames, out: &mut Vec<Frame>) -> usize {
@@ -90,6 +95,10 @@ impl Line {
                 for frame in null.sent.drain(..) {
                     #[cfg(test)]
                     null.departed.push((frames.bytes(frame)[5], frames.bytes(frame)[33]));
+                    #[cfg(test)]
+                    if let Some(kept) = &mut null.kept {
+                        kept.push(frames.bytes(frame).to_vec());
+                    }
                     frames.free(frame);
                 }
             }

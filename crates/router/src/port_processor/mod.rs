@@ -22,6 +22,7 @@ mod forward;
 pub mod hop;
 pub mod housekeeper;
 mod known;
+pub mod label;
 pub mod line;
 pub mod null;
 pub mod output;
@@ -45,6 +46,7 @@ use count::{Counters, Stages};
 use crossing::Crossing;
 use hop::{Hops, Next};
 use known::{Known, PLACES};
+use label::{Labelled, Labels};
 use lastmeter_base::{Bytes, Duration, Pool, Rate, Time};
 use lastmeter_linux::dataplane::{FlowKey, FlowTo, Frame, Frames};
 use lastmeter_net::classify::Classifier;
@@ -107,6 +109,8 @@ pub enum Change {
     Show(Sender<Value>, Arc<Pause>),
     /// What a packet asked that arrived at this port is refused.
     Refuse(u16, Asked),
+    /// A packet of the control processor leaves by this port, to this neighbour.
+    Signal(u16, IpAddr, Vec<u8>),
     /// Ends.
     End,
     /// Fails, as a mistake in the program would make it.
@@ -137,6 +141,8 @@ pub struct Treatment {
     pub reserved: Option<(u16, u32)>,
     /// Plugins by number, in order.
     pub functions: Vec<usize>,
+    /// Its labels.
+    pub labels: Labels,
     /// Packets so far.
     pub seen: u64,
 }
@@ -163,6 +169,8 @@ pub struct PortSetup {
     pub flows: u32,
     /// Whether packets that arrive may set up their flows.
     pub in_band: bool,
+    /// Whether packets with labels and messages of RSVP are taken.
+    pub labels: bool,
     /// Plugins of packets that arrive, by number.
     pub plugins: Vec<usize>,
     /// Plugins of packets that leave.
@@ -170,7 +178,7 @@ pub struct PortSetup {
 }
 
 /// What the port processor asks of its housekeeper.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Event {
     /// Who has this address?
     Resolve {
@@ -185,6 +193,13 @@ pub enum Event {
         port: u16,
         /// What.
         asked: Asked,
+    },
+    /// A message of RSVP for this router.
+    Signal {
+        /// Where it arrived.
+        port: u16,
+        /// The packet of IP.
+        packet: Vec<u8>,
     },
     /// A flow for the program at the port where it arrives.
     Flow {
@@ -215,6 +230,8 @@ struct Going {
     hop: bool,
     /// Whether it has passed the queues between input and output.
     crossed: bool,
+    /// Its label.
+    label: Labelled,
 }
 
 /// A packet that waits for a neighbour.
@@ -231,6 +248,7 @@ struct Port {
     output: Output,
     flows: u32,
     in_band: bool,
+    labels: bool,
     plugins: Vec<usize>,
     departing: Vec<usize>,
     /// Packets that have to pass the plugins of this port before they leave.
@@ -306,6 +324,8 @@ pub struct PortProcessor {
     hops: Hops,
     rules: Option<Classifier>,
     treatments: Vec<Treatment>,
+    /// Labels of packets that arrive, in order, and the treatments of their flows.
+    labels: Vec<(u32, u32)>,
     policies: Policies,
     copied: Arc<Copies>,
     plugins: Vec<Plugin>,
@@ -361,6 +381,7 @@ impl PortProcessor {
             output: Output::new(Box::new(DropTail::new(0, Bytes::ZERO)), None),
             flows: 1,
             in_band: false,
+            labels: false,
             plugins: Vec::new(),
             departing: Vec::new(),
             leaving: Vec::new(),
@@ -378,6 +399,7 @@ impl PortProcessor {
             hops: Hops::default(),
             rules: None,
             treatments: Vec::new(),
+            labels: Vec::new(),
             policies: Policies::default(),
             copied,
             plugins: Vec::new(),
@@ -520,6 +542,7 @@ impl PortProcessor {
                     let _ = answer.send(state);
                 }
                 Change::Refuse(port, asked) => self.tell_ends(port, &asked),
+                Change::Signal(port, to, packet) => self.send_signal(port, to, &packet),
                 Change::End => self.ended = true,
                 Change::Fail => panic!("it was told to fail"),
             }
@@ -535,56 +558,5 @@ impl PortProcessor {
             macs
         });
         let _ = self.hops.learn(port, address, macs);
-    }
-
-    fn set_up(&mut self, setup: Setup) {
-        let now = self.now();
-        self.setups += 1;
-        (self.rules, self.policies) = (setup.rules, setup.policies);
-        if setup.receive != self.reception.receive {
-            self.reception = Reception::new(setup.receive, self.ports.len());
-        }
-        let old = std::mem::replace(&mut self.treatments, setup.treatments);
-        for flow in old {
-            let same = self.treatments.iter_mut().find(|new| new.name == flow.name);
-            if let Some(same) = same {
-                same.seen = flow.seen;
-            }
-        }
-        // Reservations and plugins have other numbers now.
-        self.known.fill(None);
-        self.held.iter_mut().for_each(|held| held.going.reserved = None);
-        let mut old: Vec<Plugin> = std::mem::take(&mut self.plugins);
-        for slot in setup.plugins {
-            let plugin = match slot {
-                Slot::New(plugin) => Some(*plugin),
-                Slot::Keep(name) => {
-                    let at = old.iter().position(|plugin| plugin.name == name);
-                    at.map(|at| old.swap_remove(at))
-                }
-            };
-            self.plugins.push(plugin.expect("what is kept was there"));
-        }
-        for (at, new) in setup.ports.into_iter().enumerate().take(self.ports.len()) {
-            let port = &mut self.ports[at];
-            if let Some(queue) = new.queue {
-                let (frames, count) = (&mut self.frames, &self.counts[at]);
-                port.output.set_queue(now, queue, &mut self.pool, frames, count);
-            }
-            // What the fast path sends would pass by the queues of reservations.
-            port.plain = new.rate.is_none() && new.departing.is_empty() && new.reserved.is_empty();
-            (port.flows, port.plugins, port.departing) = (new.flows, new.plugins, new.departing);
-            port.in_band = new.in_band;
-            if let Some(Crossing { distributed: Some(distributed), .. }) = &mut self.crossing {
-                distributed.set_line(at, new.rate, new.framing);
-            }
-            // The line of another port processor.
-            if self.lines[at].is_none() {
-                continue;
-            }
-            let (frames, count) = (&mut self.frames, &self.counts[at]);
-            port.output.set_reserved(now, new.reserved, &mut self.pool, frames, count);
-            port.output.set_line(new.rate, new.framing);
-        }
     }
 }

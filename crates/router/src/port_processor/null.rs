@@ -94,6 +94,7 @@ pub(super) fn setup() -> Setup {
         framing: Bytes::ZERO,
         flows: 1,
         in_band: false,
+        labels: false,
         plugins: Vec::new(),
         departing: Vec::new(),
     };

@@ -1,10 +1,13 @@
 //! From a configuration to what the port processor's thread runs: filters, flows, policies, plugins, queues.
 
+use super::crossing::Crossing;
+use super::label::Labels;
 use super::parse::ETHERNET;
 use super::plugin::Plugin;
 use super::policy::{Policies, Table};
+use super::reception::Reception;
 use super::reserved::Promise;
-use super::{PortSetup, Setup, Slot, Treatment};
+use super::{PortProcessor, PortSetup, Setup, Slot, Treatment};
 use crate::config::{Action, Config, Filter, Flow, Packets};
 use crate::message::{Bound, BoundFlow};
 use lastmeter_base::{Bytes, Time};
@@ -84,6 +87,7 @@ pub(super) fn set_up(
             framing: port.framing,
             flows: port.flows,
             in_band: port.in_band,
+            labels: port.labels,
             plugins: port.plugins.iter().map(number).collect(),
             departing: port.departing.iter().map(number).collect(),
         }
@@ -152,7 +156,8 @@ fn treatments<'a>(
         };
         let functions = flow.functions.iter().map(number).collect();
         let name = flow.name.clone();
-        all.push(((flow, one), Treatment { name, reserved, functions, seen: 0 }));
+        let labels = Labels { arrives: flow.label.zip(flow.from), next: one.label, hop: one.hop };
+        all.push(((flow, one), Treatment { name, reserved, functions, labels, seen: 0 }));
     }
     Ok((all, promises))
 }
@@ -197,8 +202,13 @@ fn rules(
     };
     let mut exact_flows = false;
     for (queue, ((flow, one), _)) in treatments.iter().enumerate() {
+        // Its packets are told by their label.
+        if flow.label.is_some() {
+            continue;
+        }
         let action = classify::Action::Reserved { queue: queue as u32 };
-        let pinned = flow.pinned || flow.via.is_some() || !flow.route.is_empty();
+        let own = flow.via.is_some() || !flow.route.is_empty() || flow.rsvp.is_some();
+        let pinned = flow.pinned || own;
         let verdict = verdict(action, one.hop, pinned, flow.copy);
         let filter = classify::Filter { interface: one.from, ..flow.packets.clone() };
         match exact(&filter) {
@@ -273,4 +283,61 @@ fn policies(config: &Config, bound: &Bound) -> Result<Policies, String> {
         rules: config.policies.iter().copied().zip(bound.policies.iter().copied()).collect(),
         tables: tables.collect::<Result<_, _>>()?,
     })
+}
+
+impl PortProcessor {
+    /// From now on packets go this way.
+    pub(super) fn set_up(&mut self, setup: Setup) {
+        let now = self.now();
+        self.setups += 1;
+        (self.rules, self.policies) = (setup.rules, setup.policies);
+        if setup.receive != self.reception.receive {
+            self.reception = Reception::new(setup.receive, self.ports.len());
+        }
+        let old = std::mem::replace(&mut self.treatments, setup.treatments);
+        for flow in old {
+            let same = self.treatments.iter_mut().find(|new| new.name == flow.name);
+            if let Some(same) = same {
+                same.seen = flow.seen;
+            }
+        }
+        let arrives = |(at, own): (usize, &Treatment)| Some((own.labels.arrives?.0, at as u32));
+        self.labels = self.treatments.iter().enumerate().filter_map(arrives).collect();
+        self.labels.sort_unstable();
+        // Reservations and plugins have other numbers now.
+        self.known.fill(None);
+        self.held.iter_mut().for_each(|held| held.going.reserved = None);
+        let mut old: Vec<Plugin> = std::mem::take(&mut self.plugins);
+        for slot in setup.plugins {
+            let plugin = match slot {
+                Slot::New(plugin) => Some(*plugin),
+                Slot::Keep(name) => {
+                    let at = old.iter().position(|plugin| plugin.name == name);
+                    at.map(|at| old.swap_remove(at))
+                }
+            };
+            self.plugins.push(plugin.expect("what is kept was there"));
+        }
+        for (at, new) in setup.ports.into_iter().enumerate().take(self.ports.len()) {
+            let port = &mut self.ports[at];
+            if let Some(queue) = new.queue {
+                let (frames, count) = (&mut self.frames, &self.counts[at]);
+                port.output.set_queue(now, queue, &mut self.pool, frames, count);
+            }
+            // What the fast path sends would pass by the queues of reservations.
+            port.plain = new.rate.is_none() && new.departing.is_empty() && new.reserved.is_empty();
+            (port.flows, port.plugins, port.departing) = (new.flows, new.plugins, new.departing);
+            (port.in_band, port.labels) = (new.in_band, new.labels);
+            if let Some(Crossing { distributed: Some(distributed), .. }) = &mut self.crossing {
+                distributed.set_line(at, new.rate, new.framing);
+            }
+            // The line of another port processor.
+            if self.lines[at].is_none() {
+                continue;
+            }
+            let (frames, count) = (&mut self.frames, &self.counts[at]);
+            port.output.set_reserved(now, new.reserved, &mut self.pool, frames, count);
+            port.output.set_line(new.rate, new.framing);
+        }
+    }
 }

@@ -165,7 +165,8 @@ fn make(
     let from = Instant::now();
     let interface = |port: &u16| {
         let (index, mac) = house.interfaces[usize::from(*port)];
-        Interface { port: (*port).into(), index, mac }
+        let labels = config.ports[usize::from(*port)].labels;
+        Interface { port: (*port).into(), index, mac, labels }
     };
     let interfaces: Vec<Interface> = own.ports.iter().map(interface).collect();
     let opened = open(&mut frames, house, &interfaces)?;
