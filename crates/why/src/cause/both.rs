@@ -44,8 +44,8 @@ pub(super) fn buffers(
     if is_hidden(back) && back.unread >= MOST && back.queue_full >= SOME {
         let words = format!(
             "The receiving program does not read fast enough: its window held the data back {} \
-             time, data lay unread at its side at {} looks, and its buffer was half full or more at \
-             {:.0} % of them; why, only a user who may see its process can tell",
+             time, data lay unread at its side at {} looks, and its buffer was half full or more \
+             at {:.0} % of them; why, only a user who may see its process can tell",
             percent(out.window_limited),
             percent(back.unread),
             100.0 * back.queue_full
