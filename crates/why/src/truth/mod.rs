@@ -178,8 +178,8 @@ pub fn summary(lines: &[Line]) -> String {
         let of = |score| lines.iter().filter(|l| l.side == side && l.score == score).count();
         let sure = |l: &&Line| l.score == Score::Wrong && l.confidence == Confidence::High;
         out += &format!(
-            "{side}: {} right, {} rightly said to lie elsewhere, {} undecided, {} wrong ({} of them \
-             with high confidence)\n",
+            "{side}: {} right, {} rightly said to lie elsewhere, {} undecided, {} wrong ({} of \
+             them with high confidence)\n",
             of(Score::Right),
             of(Score::Elsewhere),
             of(Score::Undecided),
