@@ -461,7 +461,7 @@ impl Generator {
     ) -> io::Result<Generator> {
         let count = destinations.len() as u32;
         let list = Map::<4, 8>::new(Kind::Array, count.max(1))?;
-        for (number, destination) in destinations.iter().enumerate() {
+        let value = |(number, destination): (usize, &u32)| {
             let mut header: [u8; 20] = template[14..34].try_into().unwrap_or_default();
             header[16..20].copy_from_slice(&destination.to_be_bytes());
             header[10..12].fill(0);
@@ -471,8 +471,11 @@ impl Generator {
             value[..4].copy_from_slice(&destination.to_be_bytes());
             value[4..6].copy_from_slice(&sum.to_be_bytes());
             value[6..].copy_from_slice(&port.to_be_bytes());
-            list.insert(&(number as u32).to_ne_bytes(), &value)?;
-        }
+            value
+        };
+        let values: Vec<[u8; 8]> = destinations.iter().enumerate().map(value).collect();
+        let keys: Vec<[u8; 4]> = (0..count).map(u32::to_ne_bytes).collect();
+        list.insert_all(&keys, &values)?;
         let state = Map::<4, 88>::new(Kind::Array, 1)?;
         let step = if rate > 0.0 { (1e9 / rate * 256.0) as u64 } else { 0 };
         let mut value = [0; 88];
