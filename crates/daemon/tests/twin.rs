@@ -17,10 +17,10 @@ const CONSTANTS: &str = "[host]\nmodel = 'made up'\ncores = 2\nkernel = '6'\ndat
 fn constants() -> String {
     let mut text = CONSTANTS.to_owned();
     for (name, value) in [
-        ("receive.per-packet", "440 ns"),
-        ("receive.per-byte", "1 ns/B"),
-        ("forward.per-packet", "440 ns"),
-        ("forward.per-byte", "1 ns/B"),
+        ("receive.60-bytes", "500 ns"),
+        ("receive.1514-bytes", "1954 ns"),
+        ("forward.60-bytes", "500 ns"),
+        ("forward.1514-bytes", "1954 ns"),
         ("lookup.per-doubling", "10 ns"),
         ("classify.per-doubling", "250 ns"),
         ("queue.per-packet", "100 ns"),

@@ -62,6 +62,8 @@ fn constants(arguments: &Twin, quick: bool) -> Result<(Calibration, String), Com
     if let (Some(path), false) = (&kept, arguments.calibrate)
         && let Ok(calibration) = read(path)
         && calibration.host.is_here()?
+        // Of an older program, it lacks some.
+        && Costs::of_calibration(&calibration).is_ok()
     {
         return Ok((calibration, path.display().to_string()));
     }

@@ -1,17 +1,21 @@
-//! What a packet costs the core of a port processor on this machine: constants from a few short runs, and from them
-//! the cost of any configuration.
+//! What a packet costs a core of a router on this machine: constants from short runs, and from them the cost of any
+//! configuration.
 //!
 //! ```text
-//! receive (kernel)  = a + b x bytes
-//! port processor    = c + d x bytes + e x log2 prefixes + f x log2 (1 + filters) + g x (queue for each flow)
-//!                       + h x plugins + i x (crosses)
+//! kernel, receiving  = r(bytes)
+//! port processor     = f(bytes) + e x log2 prefixes + c x log2 (1 + filters) + q x (queue for each flow)
+//!                        + p x plugins + x x (crosses)
+//!
+//! r, f: cost |             _o----o    measured at some lengths with nothing else (o), straight between them: bytes are
+//!            |  o---o-----/           copied, and the kernel takes memory for a frame in sizes of powers of two
+//!            +--------------------- bytes
 //! ```
 //!
-//! Least squares, none negative. A table's cost grows with its logarithm here, since each level of a search is a miss
-//! in the caches at most; this is an assumption, as is the classifier's.
+//! What each other thing costs is what it adds to a packet of the length at which it was measured. A table's cost grows
+//! with its logarithm here, since each level of a search is a miss in the caches at most; this is an assumption, as is
+//! the classifier's.
 
 use lastmeter_live::calibrate::{Calibration, Constant, Host, Value};
-use lastmeter_live::fit::relative;
 use std::collections::BTreeMap;
 
 /// What a packet passes.
@@ -29,9 +33,76 @@ pub struct Features {
     pub cross: f64,
 }
 
+/// How many there are of these.
+const FEATURES: usize = 5;
+
+impl Features {
+    fn each(&self) -> [f64; FEATURES] {
+        let Features { lookup, classify, queue, plugins, cross } = *self;
+        [lookup, classify, queue, plugins, cross]
+    }
+}
+
 /// log2 of a number, 0 of 0.
 pub fn doublings(number: usize) -> f64 {
     (number.max(1) as f64).log2()
+}
+
+/// A cost by the length of a frame: straight between the lengths that were measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curve {
+    /// Bytes and seconds; both ascend, seconds not strictly.
+    points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// Through bytes and seconds. A longer frame does not cost less: where a measurement says so, that is taken for
+    /// noise, and its neighbours and it have their mean.
+    pub fn through(mut points: Vec<(f64, f64)>) -> Curve {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Pool adjacent violators: blocks of points with their sum.
+        let mut blocks: Vec<(f64, usize)> = Vec::new();
+        for (_, seconds) in &points {
+            let mut last = (*seconds, 1);
+            while let Some(before) =
+                blocks.pop_if(|(sum, count)| *sum / *count as f64 > last.0 / last.1 as f64)
+            {
+                last = (last.0 + before.0, last.1 + before.1);
+            }
+            blocks.push(last);
+        }
+        let means = blocks.into_iter().flat_map(|(sum, count)| vec![sum / count as f64; count]);
+        let points = points.iter().zip(means).map(|((bytes, _), seconds)| (*bytes, seconds));
+        Curve { points: points.collect() }
+    }
+
+    /// Seconds for so many bytes. Below all lengths it is that of the shortest, beyond them it goes on as it ended.
+    pub fn at(&self, len: f64) -> f64 {
+        let Some(first) = self.points.first() else { return 0.0 };
+        let above = self.points.partition_point(|(bytes, _)| *bytes <= len);
+        let [low, high] = match (above, self.points.len()) {
+            (0, _) | (_, 1) => return first.1,
+            (above, count) => {
+                let high = above.min(count - 1);
+                [self.points[high - 1], self.points[high]]
+            }
+        };
+        low.1 + (high.1 - low.1) * (len - low.0) / (high.0 - low.0).max(1.0)
+    }
+
+    /// The line that has the values of the curve at these two lengths: seconds for a packet and for a byte.
+    pub fn line(&self, one: f64, other: f64) -> [f64; 2] {
+        let (short, long) = (one.min(other), one.max(other));
+        if long - short < 1.0 {
+            return [self.at(one), 0.0];
+        }
+        let byte = (self.at(long) - self.at(short)) / (long - short);
+        // A curve that rises more and more steeply: the longer one counts.
+        match self.at(short) - byte * short {
+            packet if packet >= 0.0 => [packet, byte],
+            _ => [0.0, self.at(long) / long],
+        }
+    }
 }
 
 /// A run: what its packets passed, and what they cost.
@@ -45,19 +116,19 @@ pub struct Sample {
     pub kernel: f64,
     /// The same of the port processor.
     pub own: f64,
+    /// How far apart the routers were of which this is the median: largest less smallest, of the median.
+    pub spread: f64,
+    /// How many routers.
+    pub routers: u32,
 }
 
 /// The constants of a machine, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// The kernel's for each packet that arrives.
-    pub receive: f64,
-    /// The same for each byte.
-    pub receive_byte: f64,
-    /// The port processor's for each packet.
-    pub forward: f64,
-    /// The same for each byte: what it sends is copied.
-    pub forward_byte: f64,
+    /// The kernel's for each packet that arrives, by its length.
+    pub receive: Curve,
+    /// The port processor's for each packet: what it sends is copied.
+    pub forward: Curve,
     /// For each doubling of the routing table.
     pub lookup: f64,
     /// For each doubling of the filters.
@@ -72,100 +143,120 @@ pub struct Costs {
     pub wake: f64,
 }
 
-/// Names of the constants in a calibration, and whether they are for each byte.
-const NAMES: [(&str, bool); 10] = [
-    ("router.receive.per-packet", false),
-    ("router.receive.per-byte", true),
-    ("router.forward.per-packet", false),
-    ("router.forward.per-byte", true),
-    ("router.lookup.per-doubling", false),
-    ("router.classify.per-doubling", false),
-    ("router.queue.per-packet", false),
-    ("router.plugin.per-packet", false),
-    ("router.cross.per-packet", false),
-    ("router.wake", false),
+/// Names in a calibration: of the two curves, before and after the bytes of a frame; of what else a packet passes.
+const CURVES: [&str; 2] = ["router.receive.", "router.forward."];
+const BYTES: &str = "-bytes";
+const NAMES: [&str; FEATURES] = [
+    "router.lookup.per-doubling",
+    "router.classify.per-doubling",
+    "router.queue.per-packet",
+    "router.plugin.per-packet",
+    "router.cross.per-packet",
 ];
+const WAKE: &str = "router.wake";
 
 impl Costs {
-    /// The constants that fit these runs best, and the mean relative error of each of the two fits.
-    pub fn fit(samples: &[Sample], wake: f64) -> (Costs, [f64; 2]) {
-        let rows: Vec<Vec<f64>> = samples.iter().map(|sample| vec![1.0, sample.len]).collect();
-        let kernel: Vec<f64> = samples.iter().map(|sample| sample.kernel).collect();
-        let received = relative(&rows, &kernel);
-        let rows = samples.iter().map(|Sample { features: f, len, .. }| {
-            vec![1.0, *len, f.lookup, f.classify, f.queue, f.plugins, f.cross]
-        });
-        let own: Vec<f64> = samples.iter().map(|sample| sample.own).collect();
-        let forwarded = relative(&rows.collect::<Vec<_>>(), &own);
-        let (r, f) = (&received.factors, &forwarded.factors);
-        let all = [r[0], r[1], f[0], f[1], f[2], f[3], f[4], f[5], f[6], wake];
-        (Costs::of(all), [received.error, forwarded.error])
+    /// The constants of runs: with nothing, at any lengths, and with one thing more than that.
+    pub fn of(samples: &[Sample], wake: f64) -> Costs {
+        let bare: Vec<&Sample> =
+            samples.iter().filter(|one| one.features == Features::default()).collect();
+        let curve = |of: fn(&Sample) -> f64| {
+            Curve::through(bare.iter().map(|sample| (sample.len, of(sample))).collect())
+        };
+        let (receive, forward) = (curve(|one| one.kernel), curve(|one| one.own));
+        let each = |feature: usize| {
+            let with = samples.iter().filter(|one| one.features.each()[feature] > 0.0);
+            let costs = with.map(|one| {
+                let more = one.kernel + one.own - receive.at(one.len) - forward.at(one.len);
+                more.max(0.0) / one.features.each()[feature]
+            });
+            let costs: Vec<f64> = costs.collect();
+            costs.iter().sum::<f64>() / costs.len().max(1) as f64
+        };
+        let [lookup, classify, queue, plugin, cross] = [0, 1, 2, 3, 4].map(each);
+        Costs { lookup, classify, queue, plugin, cross, wake, receive, forward }
     }
-    fn of(all: [f64; NAMES.len()]) -> Costs {
-        let [receive, receive_byte, forward, forward_byte, lookup, ..] = all;
-        let [.., classify, queue, plugin, cross, wake] = all;
-        Costs {
-            receive,
-            receive_byte,
-            forward,
-            forward_byte,
-            lookup,
-            classify,
-            queue,
-            plugin,
-            cross,
-            wake,
-        }
-    }
-    fn each(&self) -> [f64; NAMES.len()] {
-        let Costs { receive, receive_byte, forward, forward_byte, lookup, .. } = *self;
-        let Costs { classify, queue, plugin, cross, wake, .. } = *self;
-        [receive, receive_byte, forward, forward_byte, lookup, classify, queue, plugin, cross, wake]
+    fn each(&self) -> [f64; FEATURES] {
+        let Costs { lookup, classify, queue, plugin, cross, .. } = *self;
+        [lookup, classify, queue, plugin, cross]
     }
     /// Seconds of all cores for a packet of so many bytes.
     pub fn packet(&self, features: &Features, len: f64) -> f64 {
-        let Features { lookup, classify, queue, plugins, cross } = *features;
-        self.receive
-            + self.forward
-            + (self.receive_byte + self.forward_byte) * len
-            + self.lookup * lookup
-            + self.classify * classify
-            + self.queue * queue
-            + self.plugin * plugins
-            + self.cross * cross
+        let more = self.each().into_iter().zip(features.each()).map(|(cost, count)| cost * count);
+        self.receive.at(len) + self.forward.at(len) + more.sum::<f64>()
     }
     /// As a calibration of this machine.
-    pub fn calibration(&self, host: Host, samples: &[Sample], errors: [f64; 2]) -> Calibration {
-        let constants = NAMES.into_iter().zip(self.each()).enumerate();
-        let constants = constants.map(|(at, ((name, per_byte), value))| {
-            let value = if per_byte { Value::PerByte(value) } else { Value::Time(value) };
-            let (method, error) = match at {
-                0 | 1 => {
-                    ("CPU time of the kernel's thread that receives; least squares", errors[0])
-                }
-                9 => ("half of a round trip through an idle router, less hosts and work", 0.0),
-                _ => ("CPU time of the router's process; least squares", errors[1]),
+    pub fn calibration(&self, host: Host, samples: &[Sample]) -> Calibration {
+        let mut constants = BTreeMap::new();
+        let mut add = |name: String, seconds: f64, what: &str, of: &dyn Fn(&Sample) -> bool| {
+            let of = samples.iter().filter(|sample| of(sample));
+            let (spread, routers) = of.fold((0.0_f64, 0), |(spread, routers), one| {
+                (spread.max(one.spread), routers + one.routers)
+            });
+            let constant = Constant {
+                value: Value::Time(seconds),
+                method: format!(
+                    "{what}; median of routers started anew, more offered than they forward"
+                ),
+                spread: (spread * 1e4).round() / 1e4,
+                samples: routers,
             };
-            let spread = (error * 1e4).round() / 1e4;
-            let samples = samples.len() as u32;
-            let method = format!("{method}; frames offered beyond what it forwards");
-            (name.to_owned(), Constant { value, method, spread, samples })
-        });
-        Calibration { host, constants: constants.collect(), references: BTreeMap::new() }
+            constants.insert(name, constant);
+        };
+        let is_bare = |sample: &Sample| sample.features == Features::default();
+        for (curve, name, what) in [
+            (&self.receive, CURVES[0], "CPU time of the kernel's threads that receive and deliver"),
+            (&self.forward, CURVES[1], "CPU time of the router's process"),
+        ] {
+            for (len, seconds) in &curve.points {
+                let at = |sample: &Sample| is_bare(sample) && sample.len == *len;
+                add(format!("{name}{len}{BYTES}"), *seconds, what, &at);
+            }
+        }
+        for (feature, (name, value)) in NAMES.into_iter().zip(self.each()).enumerate() {
+            let with = |sample: &Sample| sample.features.each()[feature] > 0.0;
+            add(name.to_owned(), value, "CPU time of all that it adds to", &with);
+        }
+        let idle = "half of a round trip through an idle router, less hosts and work".to_owned();
+        let value = Value::Time(self.wake);
+        let wake = Constant { value, method: idle, spread: 0.0, samples: 1 };
+        constants.insert(WAKE.to_owned(), wake);
+        Calibration { host, constants, references: BTreeMap::new() }
     }
     /// Those of a calibration.
     ///
     /// # Errors
     /// Which one is missing.
     pub fn of_calibration(calibration: &Calibration) -> Result<Costs, String> {
-        let mut all = [0.0; NAMES.len()];
-        for (value, (name, _)) in all.iter_mut().zip(NAMES) {
-            let constant = calibration.constants.get(name);
-            let missing =
-                || format!("constants.{name:?} is missing: `router twin --calibrate` measures it");
-            *value = constant.ok_or_else(missing)?.value.si();
-        }
-        Ok(Costs::of(all))
+        let missing = |name: &str| {
+            format!("constants.{name:?} is missing: `router twin --calibrate` measures it")
+        };
+        let curve = |name: &str| {
+            let points = calibration.constants.iter().filter_map(|(own, constant)| {
+                let len: u32 = own.strip_prefix(name)?.strip_suffix(BYTES)?.parse().ok()?;
+                Some((f64::from(len), constant.value.si()))
+            });
+            let points: Vec<_> = points.collect();
+            match points.is_empty() {
+                true => Err(missing(&format!("{name}60{BYTES}"))),
+                false => Ok(Curve::through(points)),
+            }
+        };
+        let one = |name: &str| {
+            calibration.constants.get(name).map(|own| own.value.si()).ok_or_else(|| missing(name))
+        };
+        let [receive, forward] = CURVES;
+        let [lookup, classify, queue, plugin, cross] = NAMES;
+        Ok(Costs {
+            receive: curve(receive)?,
+            forward: curve(forward)?,
+            lookup: one(lookup)?,
+            classify: one(classify)?,
+            queue: one(queue)?,
+            plugin: one(plugin)?,
+            cross: one(cross)?,
+            wake: one(WAKE)?,
+        })
     }
 }
 
@@ -174,58 +265,110 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The runs of a calibration.
-    fn runs() -> Vec<(Features, f64)> {
+    const LENGTHS: [f64; 4] = [60.0, 128.0, 600.0, 1514.0];
+
+    /// The runs of a calibration of a machine with these constants.
+    fn sampled(costs: &Costs) -> Vec<Sample> {
         let none = Features::default();
-        vec![
-            (none, 60.0),
-            (none, 1514.0),
+        let bare = LENGTHS.map(|len| (none, len));
+        let more = [
             (Features { lookup: 19.8, ..none }, 60.0),
             (Features { classify: 10.0, ..none }, 60.0),
             (Features { queue: 1.0, ..none }, 60.0),
             (Features { plugins: 1.0, ..none }, 60.0),
             (Features { cross: 1.0, ..none }, 60.0),
-        ]
-    }
-    fn sampled(costs: &Costs) -> Vec<Sample> {
+        ];
         let sample = |(features, len): (Features, f64)| {
-            let kernel = costs.receive + costs.receive_byte * len;
-            Sample { features, len, kernel, own: costs.packet(&features, len) - kernel }
+            let kernel = costs.receive.at(len);
+            let own = costs.packet(&features, len) - kernel;
+            Sample { features, len, kernel, own, spread: 0.01, routers: 3 }
         };
-        runs().into_iter().map(sample).collect()
+        bare.into_iter().chain(more).map(sample).collect()
+    }
+
+    fn host() -> Host {
+        Host {
+            model: "none".to_owned(),
+            cores: 2,
+            kernel: "6".to_owned(),
+            date: 0,
+            others: 0.0,
+            isolation: lastmeter_live::namespace::Isolation::Root,
+            caches: BTreeMap::new(),
+        }
     }
 
     proptest! {
         /// Constants that made the samples are found again, and survive a calibration's file.
         #[test]
-        fn the_fit_finds_what_made_the_samples(ns in prop::collection::vec(1.0..900.0f64, 10)) {
-            let mut all = [0.0; NAMES.len()];
-            all.iter_mut().zip(&ns).for_each(|(to, ns)| *to = ns * 1e-9);
-            (all[1], all[3]) = (all[1] / 1e3, all[3] / 1e3);
-            let made = Costs::of(all);
-            let samples = sampled(&made);
-            let (found, errors) = Costs::fit(&samples, made.wake);
-            prop_assert!(errors.iter().all(|error| *error < 1e-6), "{errors:?}");
-            let near = |a: f64, b: f64, by: f64| (a - b).abs() <= by * b.abs() + 1e-13;
-            for (found, made) in found.each().into_iter().zip(made.each()) {
-                prop_assert!(near(found, made, 1e-4), "{found} {made}");
-            }
-            let host = Host {
-                model: "none".to_owned(),
-                cores: 2,
-                kernel: "6".to_owned(),
-                date: 0,
-                others: 0.0,
-                isolation: lastmeter_live::namespace::Isolation::Root,
-                caches: BTreeMap::new(),
+        fn what_made_the_samples_is_found_again(ns in prop::collection::vec(1.0..900.0f64, 14)) {
+            let curve = |ns: &[f64]| {
+                let mut sum = 0.0;
+                let seconds = ns.iter().map(|ns| { sum += ns * 1e-9; sum });
+                Curve::through(LENGTHS.into_iter().zip(seconds).collect())
             };
-            let text = found.calibration(host, &samples, errors).to_toml().expect("text");
+            let each: Vec<f64> = ns[8..].iter().map(|ns| ns * 1e-9).collect();
+            let made = Costs {
+                receive: curve(&ns[..4]),
+                forward: curve(&ns[4..8]),
+                lookup: each[0],
+                classify: each[1],
+                queue: each[2],
+                plugin: each[3],
+                cross: each[4],
+                wake: each[5],
+            };
+            let samples = sampled(&made);
+            let found = Costs::of(&samples, made.wake);
+            let text = found.calibration(host(), &samples).to_toml().expect("text");
             let read = Calibration::from_toml(&text).expect("as written");
             let read = Costs::of_calibration(&read).expect("all constants");
-            for (read, made) in read.each().into_iter().zip(made.each()) {
-                prop_assert!(near(read, made, 2e-3), "{read} {made}");
+            for (from, by) in [(&found, 1e-6), (&read, 2e-3)] {
+                for (found, made) in from.each().into_iter().zip(made.each()) {
+                    prop_assert!((found - made).abs() <= by * made + 2e-12, "{found} {made}");
+                }
+                for len in [60.0, 128.0, 200.0, 1000.0, 1514.0] {
+                    let [found, made] = [from, &made].map(|one| one.packet(&Features::default(), len));
+                    prop_assert!((found - made).abs() <= by * made, "{len}: {found} {made}");
+                }
             }
         }
+
+        /// No measurement makes a longer frame cheaper, and lines have the values of the curve at both ends.
+        #[test]
+        fn a_curve_never_falls_and_a_line_meets_it_twice(
+            ns in prop::collection::vec(1.0..900.0f64, 1..8),
+            one in 14.0..2000.0f64,
+            other in 14.0..2000.0f64,
+        ) {
+            let points = ns.iter().enumerate().map(|(at, ns)| (60.0 + 200.0 * at as f64, *ns));
+            let curve = Curve::through(points.collect());
+            let (mean, sum) = (ns.iter().sum::<f64>(), curve.points.iter().map(|point| point.1).sum::<f64>());
+            prop_assert!((mean - sum).abs() < 1e-6 * mean);
+            prop_assert!(curve.at(one.min(other)) <= curve.at(one.max(other)) + 1e-9);
+            let [packet, byte] = curve.line(one, other);
+            prop_assert!(packet >= 0.0 && byte >= 0.0);
+            let (short, long) = (one.min(other), one.max(other));
+            if long - short >= 1.0 {
+                prop_assert!((packet + byte * long - curve.at(long)).abs() < 1e-6 * curve.at(long));
+                let off = (packet + byte * short - curve.at(short)).abs();
+                prop_assert!(packet == 0.0 || off < 1e-6 * curve.at(long), "{off}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_curve_is_straight_between_its_lengths() {
+        let curve = Curve::through(vec![(500.0, 4.0), (100.0, 2.0), (900.0, 4.0)]);
+        for (len, seconds) in [(60.0, 2.0), (100.0, 2.0), (300.0, 3.0), (500.0, 4.0), (2000.0, 4.0)]
+        {
+            assert_eq!(curve.at(len), seconds, "{len}");
+        }
+        assert_eq!(Curve::through(vec![(60.0, 1.0)]).at(900.0), 1.0);
+        assert_eq!(Curve::default().at(60.0), 0.0);
+        // The middle two are the wrong way round.
+        let noisy = Curve::through(vec![(60.0, 1.0), (128.0, 3.0), (600.0, 2.0), (1514.0, 4.0)]);
+        assert_eq!([noisy.at(128.0), noisy.at(600.0), noisy.at(1514.0)], [2.5, 2.5, 4.0]);
     }
 
     #[test]
@@ -234,6 +377,6 @@ mod tests {
                     isolation = 'Root'\n[host.caches]\n[constants]\n";
         let calibration = Calibration::from_toml(text).expect("a calibration");
         let wrong = Costs::of_calibration(&calibration).unwrap_err();
-        assert!(wrong.contains("router.receive.per-packet"), "{wrong}");
+        assert!(wrong.contains("router.receive.60-bytes"), "{wrong}");
     }
 }

@@ -209,9 +209,13 @@ impl Twin {
         let Features { lookup, classify, queue, plugins, cross } = self.features;
         let costs = &self.costs;
         let mut core = String::new();
+        // Its packets have two lengths: a line through both costs is as good as the curve.
+        let curves = [&costs.receive, &costs.forward];
+        let curves = curves.map(|curve| curve.line((PROBE + ETHERNET) as f64, load.len as f64));
+        let [receive, forward] = curves.map(|[packet, byte]| packet + byte * ETHERNET as f64);
         let times = [
-            ("receive", costs.receive + costs.receive_byte * ETHERNET as f64),
-            ("forward", costs.forward + costs.forward_byte * ETHERNET as f64),
+            ("receive", receive),
+            ("forward", forward),
             ("classify", costs.classify * classify),
             ("plugins", costs.plugin * plugins),
             ("lookup", costs.lookup * lookup),
@@ -222,9 +226,7 @@ impl Twin {
         for (name, seconds) in times {
             let _ = write!(core, "{name} = \"{:.0} ps\", ", seconds * 1e12);
         }
-        for (name, seconds) in
-            [("receive-bytes", costs.receive_byte), ("forward-bytes", costs.forward_byte)]
-        {
+        for (name, seconds) in [("receive-bytes", curves[0][1]), ("forward-bytes", curves[1][1])] {
             let _ = write!(core, "{name} = \"{:.3} ps/B\", ", seconds * 1e12);
         }
         let [from, to] = &self.names;
@@ -312,17 +314,20 @@ fn trip(ledger: &Ledger) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::cost::Curve;
     use super::*;
     use lastmeter_lab::library::Builtin;
 
     const NS: f64 = 1e-9;
 
+    /// So many ns a packet, and 0.1 ns a byte.
+    fn line(packet: f64) -> Curve {
+        Curve::through([60.0, 1514.0].map(|len| (len, (packet + 0.1 * len) * NS)).to_vec())
+    }
     fn costs() -> Costs {
         Costs {
-            receive: 200.0 * NS,
-            receive_byte: 0.1 * NS,
-            forward: 300.0 * NS,
-            forward_byte: 0.1 * NS,
+            receive: line(200.0),
+            forward: line(300.0),
             lookup: 5.0 * NS,
             classify: 20.0 * NS,
             queue: 50.0 * NS,

@@ -5,41 +5,37 @@
 //! one for each, the second on the source's core: what a packet costs that crosses from one to the other, and whether
 //! two forward more on the wall. ANA §4.1 says that a processor for each port scales until they share something.
 //!
-//! Rows: A-129, A-135, A-146, D-108, D-110, E-133.
+//! Rows: A-129, A-135, A-146, D-110, E-133.
 
+mod files;
+mod full;
 mod overload;
 mod place;
+mod search;
 pub(super) mod twin;
 
 use super::{Complaint, Report};
 use crate::measured::{Folder, line};
+use files::{COMPLETE, Case, Files, KNOWN, RANDOM};
 use lastmeter_linux::dataplane::{Generator, routing::index_of};
-use lastmeter_net::classify::{generate, text};
 use lastmeter_net::lookup::table::{self, IPV4_LENGTHS};
 use lastmeter_router::port_processor::null::forward;
 use lastmeter_router::port_processor::reception::Receive;
-use place::{Between, NEXT, Place};
+use place::{Between, Place};
+use search::{best, measure};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Destinations of the random traffic.
-const DESTINATIONS: usize = 1 << 20;
-/// Destinations of traffic whose flows are known.
-const KNOWN: usize = 1024;
-/// Prefixes of a full table of 2024.
-const PREFIXES: usize = 901_899;
-/// Frames a second that are offered, the last as fast as the source can: the best of these counts, for both sides.
+/// Frames a second that are offered to one worker and to two, the last as fast as the source can: the best counts.
 const RATES: &[f64] = &[1.0e6, 2.0e6, 0.0];
 /// What a source says when it begins.
 const READY: &str = "ready";
 /// From its beginning to a measurement's, and how many seconds it goes on after that.
 const WARM: Duration = Duration::from_millis(500);
 const TAIL: f64 = 0.3;
-/// Filters.
-const FILTERS: u32 = 1000;
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
@@ -48,12 +44,16 @@ pub(crate) struct Bench {
     /// Seconds of each measurement
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Measurements of each, of which the median counts
+    /// Measurements of each, of which the median counts; router/beside and router/twin start each router so often, and
+    /// those whose starts disagree up to twice as often
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// The module that every packet passes in router/plugin [default: a counter of our own]
     #[arg(long)]
     plugin: Option<PathBuf>,
+    /// A routing table, PREFIX NEXT-HOP on each line, or an MRT dump [default: made up, with the lengths of a full one]
+    #[arg(long)]
+    table: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -109,161 +109,9 @@ pub(crate) fn generate(arguments: &Generate) -> Result<Report, Complaint> {
     Ok(Report { text, json: vec![json!({ "sent": source.sent(), "rate": rate })], good: true })
 }
 
-/// What the router is given.
-#[derive(Clone, Copy, Default)]
-struct Case {
-    table: bool,
-    filters: bool,
-    fair: bool,
-    plugin: bool,
-    fast: bool,
-    /// A port processor for each port.
-    split: bool,
-    /// When packets are taken from ports; in the router's own way, if absent.
-    receive: Option<&'static str>,
-}
-
-const COMPLETE: Case = Case {
-    table: true,
-    filters: true,
-    fair: true,
-    plugin: false,
-    fast: false,
-    split: false,
-    receive: None,
-};
-
-/// Files that all measurements share.
-struct Files {
-    folder: PathBuf,
-    plugin: Vec<u8>,
-}
-
-impl Files {
-    /// Writes a table of so many prefixes, destinations in it, and filters.
-    fn write(folder: &Path, quick: bool, plugin: Vec<u8>) -> Result<Files, Complaint> {
-        let table: table::Table<u32> =
-            table::generate(if quick { 20_000 } else { PREFIXES }, IPV4_LENGTHS, 1);
-        let (mut routes, mut batch) = (String::new(), String::new());
-        for (prefix, _) in &table {
-            let (key, len): (u32, u8) = (prefix.key(), prefix.len());
-            let address = std::net::Ipv4Addr::from(key);
-            // Networks of the bench itself, and addresses that nobody may have.
-            if matches!(key >> 24, 0 | 10 | 127 | 224..) {
-                continue;
-            }
-            let _ = writeln!(routes, "{address}/{len} {NEXT}");
-            let _ = writeln!(batch, "route add {address}/{len} via {NEXT} dev r1");
-        }
-        std::fs::write(folder.join("table.txt"), routes)?;
-        std::fs::write(folder.join("batch.txt"), batch)?;
-        let usable = |key: &u32| !matches!(key >> 24, 0 | 10 | 127 | 224..);
-        let all = table::addresses(&table, DESTINATIONS, 2);
-        let list = |count: usize| {
-            let some = all.iter().filter(|key| usable(key)).take(count);
-            some.map(|key| format!("{}\n", std::net::Ipv4Addr::from(*key))).collect::<String>()
-        };
-        std::fs::write(
-            folder.join("random.txt"),
-            list(if quick { 1 << 16 } else { DESTINATIONS }),
-        )?;
-        std::fs::write(folder.join("known.txt"), list(KNOWN))?;
-        let rules = generate::rules(&generate::ACCESS_LIST, FILTERS, 1);
-        std::fs::write(
-            folder.join("rules.txt"),
-            text::emit(rules.iter().map(|rule| &rule.filter)),
-        )?;
-        Ok(Files { folder: folder.to_owned(), plugin })
-    }
-    /// The router's file for a case.
-    fn router(&self, case: Case) -> Result<PathBuf, Complaint> {
-        let mut text = String::new();
-        if case.table {
-            text += "table = 'table.txt'\n";
-        }
-        if case.filters {
-            text += "rules = 'rules.txt'\n";
-        }
-        if case.fast {
-            text += "fast = true\n";
-        }
-        if let Some(receive) = case.receive {
-            let _ = writeln!(text, "receive = '{receive}'");
-        }
-        text += match case.split {
-            false => "core = 1\n",
-            true => {
-                "[processors.west]\nports = ['west']\ncore = 1\n\
-                 [processors.east]\nports = ['east']\ncore = 0\n"
-            }
-        };
-        text += "[ports.west]\ninterface = 'r0'\n";
-        if case.plugin {
-            text += "plugins = ['count']\n";
-        }
-        text += "[ports.east]\ninterface = 'r1'\n";
-        if case.fair {
-            text += "queue = { qsdrr = { queues = 1000, packets = 4000 } }\nflows = 1000\n";
-        }
-        if case.plugin {
-            std::fs::write(self.folder.join("count.wasm"), &self.plugin)?;
-            text += "[plugins.count]\nmodule = 'count.wasm'\n";
-        }
-        if !case.table {
-            let _ = write!(text, "[[routes]]\nprefix = '0.0.0.0/0'\nvia = '{NEXT}'\n");
-        }
-        let path = self.folder.join("router.toml");
-        std::fs::write(&path, text)?;
-        Ok(path)
-    }
-}
-
-/// Measures at one rate offered; 0 is as fast as possible.
-fn measure(
-    place: &mut Place,
-    bench: &Bench,
-    len: usize,
-    rate: f64,
-    list: &Path,
-) -> Result<Between, Complaint> {
-    let source = place.source(len, rate, list, bench.seconds + WARM.as_secs_f64() + TAIL)?;
-    std::thread::sleep(WARM);
-    let before = place.now()?;
-    std::thread::sleep(Duration::from_secs_f64(bench.seconds));
-    let after = place.now()?;
-    let told = place::offered(source)?;
-    Ok(Between { offered: told, ..before.until(after) })
-}
-
 fn median(mut all: Vec<Between>) -> Between {
     all.sort_by(|a, b| a.per_cpu.total_cmp(&b.per_cpu));
     all[all.len() / 2]
-}
-
-/// The kernel with the same table.
-fn kernel(bench: &Bench, files: &Files, len: usize, full: bool) -> Result<Between, Complaint> {
-    let mut place = Place::new(true)?;
-    if full {
-        place.routes(&files.folder.join("batch.txt"))?;
-    } else {
-        std::fs::write(
-            files.folder.join("one.txt"),
-            format!("route add default via {NEXT} dev r1\n"),
-        )?;
-        place.routes(&files.folder.join("one.txt"))?;
-    }
-    place.threaded()?;
-    let list = files.folder.join("random.txt");
-    let mut all = Vec::new();
-    for rate in RATES {
-        all.push(rounds(&mut place, bench, len, *rate, &list)?);
-    }
-    Ok(best(all))
-}
-
-/// The measurement with the most packets for each second of CPU.
-fn best(all: Vec<Between>) -> Between {
-    all.into_iter().max_by(|a, b| a.per_cpu.total_cmp(&b.per_cpu)).expect("a rate was measured")
 }
 
 /// Starts our router, and waits until it forwards.
@@ -274,6 +122,13 @@ fn started(files: &Files, case: Case) -> Result<Place, Complaint> {
 /// The same with this file.
 fn begun(file: &Path) -> Result<Place, Complaint> {
     let mut place = Place::new(false)?;
+    boot(&mut place, file)?;
+    place.threaded()?;
+    Ok(place)
+}
+
+/// Starts our router there, and waits until it forwards.
+fn boot(place: &mut Place, file: &Path) -> Result<(), Complaint> {
     let run = place.folder.join("run");
     let (file, run) = (file.to_string_lossy().into_owned(), run.to_string_lossy().into_owned());
     place.router(&["router", "run", &file, "--run", &run])?;
@@ -284,10 +139,9 @@ fn begun(file: &Path) -> Result<Place, Complaint> {
             let log = std::fs::read_to_string(place.folder.join("router.log")).unwrap_or_default();
             return Err(Complaint(format!("the router did not begin: {}", log.trim())));
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(20));
     }
-    place.threaded()?;
-    Ok(place)
+    Ok(())
 }
 
 /// The median of some rounds at one rate offered.
@@ -298,7 +152,7 @@ fn rounds(
     rate: f64,
     list: &Path,
 ) -> Result<Between, Complaint> {
-    let rounds = (0..bench.rounds).map(|_| measure(place, bench, len, rate, list));
+    let rounds = (0..bench.rounds).map(|_| measure(place, bench.seconds, len, rate, list));
     Ok(median(rounds.collect::<Result<_, _>>()?))
 }
 
@@ -357,6 +211,7 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         seconds: if quick { 0.5 } else { arguments.seconds },
         rounds: if quick { 1 } else { arguments.rounds.max(1) },
         plugin: arguments.plugin.clone(),
+        table: arguments.table.clone(),
     };
     let plugin = match &bench.plugin {
         Some(path) => {
@@ -365,62 +220,26 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         None => crate::plugin::counter()?,
     };
     let folder = Folder::new(&std::env::temp_dir(), "bench-router")?;
-    let files = Files::write(folder.path(), quick, plugin)?;
+    let files = Files::write(folder.path(), bench.table.as_deref(), quick, plugin)?;
     let wants = |name: &str| bench.name.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let wants_just = |name: &str| bench.name.as_deref() == Some(name);
     let say = |case: &str| eprint_line(case);
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines = full::lines(&bench, &files, quick)?;
     let mut add = |name: &str, value, unit, peer, note| {
         lines.push(Line { name: name.to_owned(), value, unit, peer, note });
     };
     let cores = |found: &Between| {
         format!("{:.2} M/s on the wall, {:.2} cores", found.rate / 1e6, found.cores)
     };
-    let mut complete = None;
-    if wants("router/full-table@60") || wants("router/plugin@60") {
-        say("router/full-table@60");
-        let mine = best(ours(&bench, &files, COMPLETE, 60, "random.txt", RATES)?);
-        complete = Some(mine);
-        if wants("router/full-table@60") {
-            let peer = kernel(&bench, &files, 60, true)?;
-            let note = format!("{}; kernel {}", cores(&mine), cores(&peer));
-            add(
-                "router/full-table@60",
-                mine.per_cpu,
-                "packets/CPU s",
-                Some(("kernel", peer.per_cpu)),
-                note,
-            );
-        }
-    }
-    if wants("router/plugin@60") {
-        say("router/plugin@60");
-        let mine =
-            best(ours(&bench, &files, Case { plugin: true, ..COMPLETE }, 60, "random.txt", RATES)?);
-        let peer = complete.map(|complete| ("without plugin", complete.per_cpu));
-        add("router/plugin@60", mine.per_cpu, "packets/CPU s", peer, cores(&mine));
-    }
-    for (name, case) in [
-        ("router/without-lookup@60", Case { table: false, ..COMPLETE }),
-        ("router/without-classifier@60", Case { filters: false, ..COMPLETE }),
-        ("router/without-queues@60", Case { fair: false, ..COMPLETE }),
-        ("router/bare@60", Case::default()),
-    ] {
-        if wants(name) {
-            say(name);
-            let mine = best(ours(&bench, &files, case, 60, "random.txt", RATES)?);
-            add(name, mine.per_cpu, "packets/CPU s", None, cores(&mine));
-        }
-    }
     if wants("router/workers-1@60") || wants("router/workers-2@60") {
         say("router/workers-1@60");
         let most = |all: &[Between]| all.iter().map(|one| one.rate).fold(0.0, f64::max);
-        let all = ours(&bench, &files, COMPLETE, 60, "random.txt", RATES)?;
+        let all = ours(&bench, &files, COMPLETE, 60, RANDOM, RATES)?;
         let (one, wall) = (best(all.clone()), most(&all));
         add("router/workers-1@60", one.per_cpu, "packets/CPU s", None, cores(&one));
         say("router/workers-2@60");
         let case = Case { split: true, ..COMPLETE };
-        let all = ours(&bench, &files, case, 60, "random.txt", RATES)?;
+        let all = ours(&bench, &files, case, 60, RANDOM, RATES)?;
         let (two, other) = (best(all.clone()), most(&all));
         let note = format!(
             "{}; at most {:.2} M/s on the wall, {:.2} x that of one",
@@ -436,36 +255,6 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
         let (found, note) = null(&bench)?;
         let published = Some(("the x-kernel of 1993", NULL_PUBLISHED));
         add("router/null@60", found, "packets/CPU s", published, note);
-    }
-    if wants("router/fast@60") {
-        say("router/fast@60");
-        let case = Case { fast: true, filters: false, ..COMPLETE };
-        let mine = best(ours(&bench, &files, case, 60, "known.txt", RATES)?);
-        let peer = kernel(&bench, &files, 60, false)?;
-        add(
-            "router/fast@60",
-            mine.per_cpu,
-            "packets/CPU s",
-            Some(("kernel", peer.per_cpu)),
-            cores(&mine),
-        );
-    }
-    if wants("router/full-table@1514") {
-        say("router/full-table@1514");
-        let mine = best(ours(&bench, &files, COMPLETE, 1514, "random.txt", RATES)?);
-        let peer = kernel(&bench, &files, 1514, true)?;
-        let note = format!(
-            "{:.1} Gbit/s a core; kernel {:.1}",
-            mine.bits_per_cpu / 1e9,
-            peer.bits_per_cpu / 1e9
-        );
-        add(
-            "router/full-table@1514",
-            mine.per_cpu,
-            "packets/CPU s",
-            Some(("kernel", peer.per_cpu)),
-            note,
-        );
     }
     if bench.name.as_ref().is_none_or(|name| name.contains("overload")) {
         for receive in Receive::NAMES {
@@ -485,9 +274,9 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     }
     if lines.is_empty() {
         return Err(Complaint(
-            "no benchmark of this name: twin, full-table@60, plugin@60, fast@60, \
-             full-table@1514, overload, overload/polling and so on, without-lookup@60, \
-             without-classifier@60, without-queues@60, bare@60, workers-1@60, workers-2@60, null@60"
+            "no benchmark of this name: router/beside (all of full-table@60, plugin@60, fast@60, \
+             full-table@1514, kernel, ladder), twin, overload, overload/polling and so on, \
+             workers-1@60, workers-2@60, null@60"
                 .to_owned(),
         ));
     }

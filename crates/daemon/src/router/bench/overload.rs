@@ -14,8 +14,9 @@
 //!
 //! Rows: E-133.
 
+use super::files::{COMPLETE, Case, Files, RANDOM};
 use super::place::Between;
-use super::{Bench, COMPLETE, Case, Complaint, Files, Line, rounds, started};
+use super::{Bench, Complaint, Line, rounds, started};
 use lastmeter_router::port_processor::reception::Receive;
 
 /// Frames a second among which the highest rate is looked for, a third apart: the curve is flat there.
@@ -50,7 +51,7 @@ pub(super) fn curve(
 ) -> Result<Vec<Line>, Complaint> {
     let own = receive == Receive::NAMES[0];
     let mut place = started(files, Case { receive: Some(receive), ..COMPLETE })?;
-    let list = files.folder.join("random.txt");
+    let list = files.folder.join(RANDOM);
     let mut at = |rate: f64| rounds(&mut place, bench, LEN, rate, &list);
     let rates = match (quick, own) {
         (true, _) => QUICK,

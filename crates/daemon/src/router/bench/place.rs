@@ -10,6 +10,7 @@
 
 use super::READY;
 use crate::Complaint;
+use lastmeter_linux::counters::Counters;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,15 +32,16 @@ pub(super) struct Place {
 }
 
 /// What was seen at one moment.
-#[derive(Clone, Copy)]
 pub(super) struct Moment {
     at: Instant,
     /// Packets and bytes that the sink received.
     packets: u64,
     bytes: u64,
-    /// CPU nanoseconds of the router and of the kernel's thread that receives for it, and of the latter alone.
+    /// CPU nanoseconds of the router and of the kernel's threads that work for it, and of the latter alone.
     cpu: u64,
     kernel: u64,
+    /// All cores' times.
+    counters: Counters,
 }
 
 /// What happened between two moments.
@@ -55,8 +57,10 @@ pub(super) struct Between {
     pub(super) bits_per_cpu: f64,
     /// Cores used.
     pub(super) cores: f64,
-    /// The share of their time that the kernel took to receive.
+    /// The share of their time that the kernel's threads took to receive and to deliver.
     pub(super) kernel: f64,
+    /// How much of the router's core others took.
+    pub(super) others: f64,
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<(), Complaint> {
@@ -206,6 +210,23 @@ impl Place {
     fn receivers(&self) -> Vec<u32> {
         processes(|comm, _| comm.starts_with("napi/r0"))
     }
+    /// Threads of the kernel that work for the router: what receives, and what delivers to the sink when that is more
+    /// than the router's own calls have time for.
+    fn threads(&self) -> Vec<u32> {
+        let delivers = format!("ksoftirqd/{ROUTER}");
+        processes(|comm, _| comm.starts_with("napi/r0") || comm == delivers)
+    }
+    /// Resident memory of the router's processes.
+    pub(super) fn memory(&self) -> u64 {
+        let own = self.own().into_iter();
+        let lines = own.map(|own| lines_of(&format!("/proc/{own}/status"), &["VmRSS:"]));
+        lines.sum()
+    }
+    /// The router's processes.
+    fn own(&self) -> Vec<u32> {
+        let folder = self.folder.to_string_lossy().into_owned();
+        processes(|comm, line| comm == "lastmeterd" && line.contains(&folder))
+    }
     /// What is seen now.
     pub(super) fn now(&self) -> Result<Moment, Complaint> {
         let read = |what: &str| -> Result<u64, Complaint> {
@@ -216,11 +237,10 @@ impl Place {
             Ok(String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0))
         };
         let (packets, bytes) = (read("rx_packets")?, read("rx_bytes")?);
-        let folder = self.folder.to_string_lossy().into_owned();
-        let own = processes(|comm, line| comm == "lastmeterd" && line.contains(&folder));
-        let kernel: u64 = self.receivers().into_iter().map(cpu_of).sum();
-        let cpu = kernel + own.into_iter().map(cpu_of).sum::<u64>();
-        Ok(Moment { at: Instant::now(), packets, bytes, cpu, kernel })
+        let kernel: u64 = self.threads().into_iter().map(cpu_of).sum();
+        let cpu = kernel + self.own().into_iter().map(cpu_of).sum::<u64>();
+        let counters = Counters::now(&[])?;
+        Ok(Moment { at: Instant::now(), packets, bytes, cpu, kernel, counters })
     }
 }
 
@@ -229,6 +249,11 @@ impl Moment {
         let seconds = (later.at - self.at).as_secs_f64();
         let (packets, bytes) = (later.packets - self.packets, later.bytes - self.bytes);
         let cpu = later.cpu.saturating_sub(self.cpu) as f64 / 1e9;
+        let cores = later.counters.since(&self.counters).cpus;
+        let busy =
+            ROUTER.parse().ok().and_then(|core: usize| cores.get(core)).map_or(0.0, |core| {
+                core.user + core.system + core.interrupt + core.softirq + core.steal
+            });
         Between {
             offered: 0.0,
             rate: packets as f64 / seconds,
@@ -236,6 +261,7 @@ impl Moment {
             bits_per_cpu: bytes as f64 * 8.0 / cpu.max(1e-9),
             cores: cpu / seconds,
             kernel: later.kernel.saturating_sub(self.kernel) as f64 / 1e9 / cpu.max(1e-9),
+            others: ((busy - cpu) / seconds).max(0.0),
         }
     }
 }
@@ -246,10 +272,11 @@ impl Drop for Place {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let folder = self.folder.to_string_lossy().into_owned();
-        for process in processes(|comm, line| comm == "lastmeterd" && line.contains(&folder)) {
+        for process in self.own() {
             let _ = run("kill", &["-9", &process.to_string()]);
         }
+        // The kernel's routes go with the link, before this returns; those of a namespace go at some time after it.
+        let _ = run("ip", &["-n", &self.names[1], "link", "del", "r1"]);
         for name in &self.names {
             let _ = run("ip", &["netns", "del", name]);
         }
@@ -267,6 +294,21 @@ pub(super) fn offered(source: Child) -> Result<f64, Complaint> {
         (Some(frames), Some(seconds)) if seconds > 0.0 => Ok(frames / seconds),
         _ => Err(Complaint(format!("the source said {:?}", told.trim()))),
     }
+}
+
+/// Kibibytes of these lines of a file of /proc, as bytes in sum.
+fn lines_of(file: &str, names: &[&str]) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        names.contains(&words.next()?).then(|| words.next()?.parse::<u64>().ok()).flatten()
+    });
+    lines.sum::<u64>() << 10
+}
+
+/// What the kernel has for itself, its routes among it.
+pub(super) fn kernel_memory() -> u64 {
+    lines_of("/proc/meminfo", &["Slab:", "VmallocUsed:", "Percpu:"])
 }
 
 /// Processes by name and command line.

@@ -1,7 +1,8 @@
 //! A router's twin beside the router: a calibration of this machine, and what is measured for any router's file.
 //!
 //! ```text
-//! calibration: bare at 60 and 1514 B, and with one thing more each at 60 B --> constants
+//! calibration: bare at six lengths, and with one thing more each at 60 B --> constants
+//! judged:      six other routers, started in turn with those             --> rate beside the twin's
 //! beside:      a router's file, its ports put into the namespaces of the bench --> rate, round trips
 //! ```
 //!
@@ -9,8 +10,10 @@
 //! what others take of its core does not count. Round trips are those of `ping` through the router, less those to its
 //! nearer port; on two cores the sender's own scheduling is in them.
 
+use super::files::{BARE, COMPLETE, Case, Files, RANDOM};
 use super::place::{self, Between, NEXT, Place};
-use super::{Bench, COMPLETE, Case, Complaint, Files, Line, TAIL, WARM, begun, best, rounds};
+use super::search::{self, Several, Starts, highest, in_turn};
+use super::{Bench, Complaint, Line, TAIL, WARM, begun};
 use crate::plugin::counter;
 use lastmeter_lab::library::Builtin;
 use lastmeter_linux::load::{self, Load};
@@ -22,21 +25,10 @@ use lastmeter_router::twin::{LOADS, Sizes, Twin, Way, features};
 use std::path::Path;
 use std::time::Duration;
 
-/// Frames a second that are offered first: more than a core forwards.
-const OFFERED: f64 = 2.0e6;
-/// Then so many times what was forwarded: frames that find no room cost the kernel time, which is no part of what a
-/// packet costs that is forwarded.
-const AGAIN: f64 = 1.1;
-/// How often again; a quick look does so once. The run that costs least counts.
-const AGAINS: usize = 3;
-/// Shorter runs are a quick look.
-const SHORT: f64 = 1.0;
-/// Measurements of each, of which the median counts, unless it is a quick look.
-const ROUNDS: usize = 3;
+/// Starts of each router of a calibration, unless they disagree or it is a quick look.
+const STARTS: usize = 2;
 /// What others use of the machine is looked at for so long.
 const LOOK: Duration = Duration::from_millis(300);
-/// A router that had less of its core while too much was offered was kept from it.
-const KEPT: f64 = 0.8;
 /// Round trips are measured while a source runs for so long, in seconds.
 const PROBED: f64 = 1.5;
 /// Destinations of a router without a table: addresses for benchmarks (RFC 2544).
@@ -50,27 +42,19 @@ const NEARER: &str = "10.1.0.2";
 const FILE: &str = "router.toml";
 const LIST: &str = "destinations.txt";
 
-/// With nothing.
-const BARE: Case = Case {
-    table: false,
-    filters: false,
-    fair: false,
-    plugin: false,
-    fast: false,
-    split: false,
-    receive: None,
-};
-/// The runs of a calibration.
-const RUNS: [(Case, usize); 7] = [
-    (BARE, 60),
-    (BARE, 1514),
-    (Case { table: true, ..BARE }, 60),
-    (Case { filters: true, ..BARE }, 60),
-    (Case { fair: true, ..BARE }, 60),
-    (Case { plugin: true, ..BARE }, 60),
-    (Case { split: true, ..BARE }, 60),
+/// Bytes of frames with which a router that has nothing is measured; costs between are on straight lines. Denser where
+/// the kernel's memory for a frame gets larger. Only the shortest and the longest are lengths of [`JUDGED`], too.
+const LENGTHS: [usize; 6] = [60, 128, 384, 640, 1100, 1514];
+const LENGTHS_QUICK: [usize; 3] = [60, 640, 1514];
+/// Routers with one thing more, each measured with the shortest frames.
+const WITH: [Case; 5] = [
+    Case { table: true, ..BARE },
+    Case { filters: true, ..BARE },
+    Case { fair: true, ..BARE },
+    Case { plugin: true, ..BARE },
+    Case { split: true, ..BARE },
 ];
-/// Configurations that the twin is judged by, none of which is among the runs.
+/// Configurations that the twin is judged by: no router of a calibration is measured with the same frames.
 const JUDGED: [(&str, Case, usize); 6] = [
     ("router/twin/complete@60", COMPLETE, 60),
     ("router/twin/complete@512", COMPLETE, 512),
@@ -79,6 +63,21 @@ const JUDGED: [(&str, Case, usize); 6] = [
     ("router/twin/bare@800", BARE, 800),
     ("router/twin/queues-plugin@1514", Case { fair: true, plugin: true, ..BARE }, 1514),
 ];
+
+/// A router of the bench, and the frames that it is measured with.
+#[derive(Clone)]
+struct Subject {
+    case: Case,
+    lengths: Vec<usize>,
+}
+
+/// Those of a calibration; the first has nothing.
+fn calibrating(quick: bool) -> Vec<Subject> {
+    let lengths = if quick { LENGTHS_QUICK.to_vec() } else { LENGTHS.to_vec() };
+    let bare = Subject { case: BARE, lengths };
+    let with = WITH.map(|case| Subject { case, lengths: vec![LENGTHS[0]] });
+    [bare].into_iter().chain(with).collect()
+}
 
 /// What a port's router is, from its file.
 fn described(file: &Path) -> Result<(Config, String, Sizes, Way), Complaint> {
@@ -100,23 +99,6 @@ fn costs(found: &Between) -> [f64; 2] {
     [all * found.kernel, all * (1.0 - found.kernel)]
 }
 
-/// The run of a place that costs least.
-fn highest(
-    place: &mut Place,
-    bench: &Bench,
-    len: usize,
-    list: &Path,
-) -> Result<Between, Complaint> {
-    let mut found = rounds(place, bench, len, OFFERED, list)?;
-    let mut all = Vec::new();
-    for _ in 0..if bench.seconds < SHORT { 1 } else { AGAINS } {
-        let offered = (AGAIN * found.rate).clamp(1.0, OFFERED);
-        all.push(std::mem::replace(&mut found, rounds(place, bench, len, offered, list)?));
-    }
-    all.push(found);
-    Ok(best(all))
-}
-
 /// Round trips through the router when it is idle, less those to its nearer port.
 fn idle_trip(place: &Place) -> Result<Option<f64>, Complaint> {
     // The first probes wait for addresses.
@@ -131,81 +113,106 @@ pub(crate) fn others() -> Result<Load, Complaint> {
     Ok(load::others(LOOK)?)
 }
 
-/// Measures the constants of this machine.
-fn calibrated(bench: &Bench, files: &Files) -> Result<Calibration, Complaint> {
-    let used = others()?.used;
-    let list = files.folder.join("random.txt");
-    let (mut samples, mut trip) = (Vec::new(), None);
-    let mut none = Features::default();
-    for (case, len) in RUNS {
-        super::eprint_line(&format!(
-            "run {} of {} for a calibration",
-            samples.len() + 1,
-            RUNS.len()
-        ));
-        let file = files.router(case)?;
-        let (config, _, sizes, way) = described(&file)?;
-        let features = features(&config, sizes, way);
-        let mut place = begun(&file)?;
-        if samples.is_empty() {
-            trip = idle_trip(&place)?;
-            none = features;
+/// What was found of some routers.
+struct Found {
+    /// With each length of frames.
+    each: Vec<Vec<Several>>,
+    /// Round trips through the first when it is idle, in seconds.
+    trip: Option<f64>,
+}
+
+/// Starts and measures routers in turn.
+fn measured(
+    bench: &Bench,
+    files: &Files,
+    subjects: &[Subject],
+    quick: bool,
+) -> Result<Found, Complaint> {
+    let list = files.folder.join(RANDOM);
+    let mut trips = Vec::new();
+    let each = in_turn(subjects.len(), Starts::of(bench, quick), |number| {
+        let Subject { case, lengths } = &subjects[number];
+        super::eprint_line(&format!("router {} of {}", number + 1, subjects.len()));
+        let mut place = begun(&files.router(*case)?)?;
+        if number == 0 {
+            trips.extend(idle_trip(&place)?);
         }
-        let found = highest(&mut place, bench, len, &list)?;
-        let [kernel, own] = costs(&found);
-        samples.push(Sample { features, len: len as f64, kernel, own });
+        let one = |len: &usize| highest(&mut place, bench.seconds, *len, &[], &list);
+        lengths.iter().map(one).collect()
+    })?;
+    trips.sort_by(f64::total_cmp);
+    Ok(Found { each, trip: trips.get(trips.len() / 2).copied() })
+}
+
+/// The constants of this machine, from the routers of a calibration.
+fn constants(files: &Files, found: &Found, quick: bool) -> Result<Calibration, Complaint> {
+    let mut samples = Vec::new();
+    for (Subject { case, lengths }, found) in calibrating(quick).into_iter().zip(&found.each) {
+        let (config, _, sizes, way) = described(&files.router(case)?)?;
+        let features = features(&config, sizes, way);
+        for (len, several) in lengths.into_iter().zip(found) {
+            let [kernel, own] = costs(&several.middle());
+            let (spread, routers) = (several.spread(), several.starts() as u32);
+            samples.push(Sample { features, len: len as f64, kernel, own, spread, routers });
+        }
     }
+    let costs = Costs::of(&samples, 0.0);
     // Half of an idle round trip is a wake-up and a packet's work.
-    let (costs, errors) = Costs::fit(&samples, 0.0);
-    let wake = trip.map_or(0.0, |trip| (trip / 2.0 - costs.packet(&none, 98.0)).max(0.0));
-    let host = Host::here(used, Isolation::Root)?;
-    Ok(Costs { wake, ..costs }.calibration(host, &samples, errors))
+    let work = costs.packet(&Features::default(), 98.0);
+    let wake = found.trip.map_or(0.0, |trip| (trip / 2.0 - work).max(0.0));
+    let others = found.each.iter().flatten().map(|several| several.middle().others);
+    let host = Host::here(others.fold(0.0, f64::max), Isolation::Root)?;
+    Ok(Costs { wake, ..costs }.calibration(host, &samples))
 }
 
 /// The same, with files of its own.
 pub(crate) fn calibrate(seconds: f64, quick: bool) -> Result<Calibration, Complaint> {
     let folder = crate::measured::Folder::new(&std::env::temp_dir(), "twin")?;
-    let files = Files::write(folder.path(), quick, counter()?)?;
-    let rounds = if quick { 1 } else { ROUNDS };
-    let bench = Bench { name: None, seconds, rounds, plugin: None };
-    calibrated(&bench, &files)
+    let files = Files::write(folder.path(), None, quick, counter()?)?;
+    let bench = Bench { name: None, seconds, rounds: STARTS, plugin: None, table: None };
+    let found = measured(&bench, &files, &calibrating(quick), quick)?;
+    constants(&files, &found, quick)
 }
 
-/// The lines of `bench router/twin`: what is measured, beside what the twin says.
+/// The lines of `bench router/twin`: what is measured, beside what the twin says. Routers of the calibration and those
+/// that it is judged by are started in turn, so that all meet the same machine.
 pub(super) fn lines(bench: &Bench, files: &Files, quick: bool) -> Result<Vec<Line>, Complaint> {
-    let calibration = calibrated(bench, files)?;
+    let wants =
+        |name: &str| bench.name.as_ref().is_none_or(|wanted| name.contains(wanted.as_str()));
+    let judged: Vec<_> = JUDGED.into_iter().filter(|(name, ..)| wants(name)).collect();
+    let mut subjects = calibrating(quick);
+    let calibrated = subjects.len();
+    subjects
+        .extend(judged.iter().map(|(_, case, len)| Subject { case: *case, lengths: vec![*len] }));
+    let found = measured(bench, files, &subjects, quick)?;
+    let calibration = constants(files, &found, quick)?;
     let costs = Costs::of_calibration(&calibration)?;
-    let list = files.folder.join("random.txt");
+    let calm = found.each[..calibrated].iter().flatten().all(Several::is_calm);
     let mut lines = Vec::new();
-    for (name, case, len) in JUDGED {
-        if bench.name.as_ref().is_some_and(|wanted| !name.contains(wanted.as_str())) {
-            continue;
-        }
-        super::eprint_line(name);
-        let file = files.router(case)?;
-        let (config, text, sizes, way) = described(&file)?;
-        let told = Twin::new(&config, &text, sizes, way, costs)?.predict(len as u64)?;
-        let found = highest(&mut begun(&file)?, bench, len, &list)?;
+    for ((name, case, len), found) in judged.into_iter().zip(&found.each[calibrated..]) {
+        let (config, text, sizes, way) = described(&files.router(case)?)?;
+        let told = Twin::new(&config, &text, sizes, way, costs.clone())?.predict(len as u64)?;
+        let several = &found[0];
         let words = told.ledger.verdict.as_ref().map_or("", |verdict| verdict.words.as_str());
-        let decided = if is_decided(&found) { "" } else { "UNDECIDED: " };
+        let own = several.middle();
+        let off = (told.rate / own.per_cpu.max(1e-9) - 1.0) * 100.0;
+        let calibration = if calm { "" } else { "UNDECIDED: others ran during the calibration; " };
         lines.push(Line {
             name: name.to_owned(),
-            value: found.per_cpu,
+            value: own.per_cpu,
             unit: "packets/CPU s",
             peer: Some(("the twin", told.rate)),
-            note: format!("{decided}{:.2} cores; {words}", found.cores),
+            note: format!(
+                "{calibration}the twin is off by {off:+.1} %; {}, {:.2} cores; {words}",
+                several.words(),
+                own.cores
+            ),
         });
     }
-    let (used, run) = (calibration.host.others, if quick { "20,000" } else { "all" });
     for line in &mut lines {
-        line.note += &format!("; others used {used:.1} CPUs, a table of {run} prefixes");
+        line.note += &format!("; a table of {} prefixes", files.prefixes);
     }
     Ok(lines)
-}
-
-/// Whether a router that was offered too much had its core for itself.
-fn is_decided(found: &Between) -> bool {
-    found.cores >= KEPT
 }
 
 /// What was measured of a router's file.
@@ -258,12 +265,11 @@ impl Placed {
 
     /// Measures it with frames of so many bytes.
     pub(crate) fn measure(&self, len: usize, seconds: f64) -> Result<Beside, Complaint> {
-        let bench = Bench { name: None, seconds, rounds: 1, plugin: None };
         let list = self.folder.path().join(LIST);
         let mut place = begun(&self.folder.path().join(FILE))?;
         let mut trips = vec![idle_trip(&place)?];
         let hosts = place.trip(NEARER)?;
-        let found = highest(&mut place, &bench, len, &list)?;
+        let found = highest(&mut place, seconds, len, &[], &list)?;
         for load in LOADS {
             let rate = (load * found.rate).max(1.0);
             let source = place.source(len, rate, &list, PROBED + TAIL)?;
@@ -273,7 +279,7 @@ impl Placed {
             trips.push(there.zip(hosts).map(|(there, hosts)| (there - hosts).max(0.0)));
         }
         let Between { rate, per_cpu, .. } = found;
-        Ok(Beside { rate, per_cpu, decided: is_decided(&found), trips })
+        Ok(Beside { rate, per_cpu, decided: search::is_calm(&found), trips })
     }
 }
 
@@ -349,6 +355,14 @@ fn placed(old: toml::Table, folder: &Path, way: [&str; 2]) -> Result<toml::Table
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_the_twin_is_judged_by_is_measured_for_it() {
+        for (name, case, len) in JUDGED {
+            let mut all = calibrating(false).into_iter().chain(calibrating(true));
+            assert!(!all.any(|own| own.case == case && own.lengths.contains(&len)), "{name}");
+        }
+    }
 
     #[test]
     fn a_file_is_put_into_the_namespaces_with_all_that_costs_a_packet_something() {
