@@ -352,4 +352,15 @@ fn a_tunnel_lives_by_refreshes_and_ends_by_silence_d_43() {
     row.net.pings("-c 3 10.4.0.2");
     assert_eq!(count(), seen + 3);
     row.balances();
+    // One that ends by itself says so: nobody waits for its silence.
+    let expired = |router: &Value| router["rsvp"]["expired"].as_u64().unwrap();
+    let both = |row: &Row| [row.net.json("labels"), row.third.json("labels")];
+    let before: Vec<u64> = both(&row).iter().map(expired).collect();
+    said(&row.second.router("end", &[]), 0);
+    let gone = |row: &Row| {
+        let [first, third] = both(row);
+        first["flows"][0]["next-label"].is_null() && third["flows"] == Value::Array(Vec::new())
+    };
+    waits_until(|| gone(&row), || format!("{:#?}", both(&row)));
+    assert_eq!(both(&row).iter().map(expired).collect::<Vec<_>>(), before);
 }

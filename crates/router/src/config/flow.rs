@@ -241,7 +241,13 @@ pub(super) fn flow(decoder: &mut Decoder<'_>, entry: &Entry, names: &Names<'_>) 
 }
 
 /// What labels of flows have to do with each other, and with the rest of them.
-pub(super) fn labels(decoder: &mut Decoder<'_>, root: &Item, flows: &[Flow], ports: &[Port]) {
+pub(super) fn labels(
+    decoder: &mut Decoder<'_>,
+    root: &Item,
+    flows: &[Flow],
+    ports: &[Port],
+    nodes: &BTreeMap<String, Node>,
+) {
     let mut owners: BTreeMap<u32, &str> = BTreeMap::new();
     for flow in flows {
         let at = |key: &str| {
@@ -285,6 +291,11 @@ pub(super) fn labels(decoder: &mut Decoder<'_>, root: &Item, flows: &[Flow], por
             if ports.iter().all(|port| !port.labels) {
                 let right = "add labels = true to those towards other routers";
                 wrong("rsvp", "no port takes labels".to_owned(), right);
+            }
+            let v6 = |name: &&String| nodes.get(*name).is_some_and(|node| node.address.is_ipv6());
+            if let Some(name) = flow.route.iter().find(v6) {
+                let found = format!("node `{name}` has an address of IPv6");
+                wrong("route", found, "give one of IPv4: tunnels have no others");
             }
             if flow.rate.is_none() {
                 wrong("rsvp", "RSVP reserves a rate".to_owned(), "give `rate`");

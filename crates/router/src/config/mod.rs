@@ -305,7 +305,7 @@ fn decode(decoder: &mut Decoder<'_>, root: &Item) -> Config {
     let mut flows: Vec<Flow> =
         entries.iter().filter_map(|entry| flow::flow(decoder, entry, &names)).collect();
     flows.sort_by(|a, b| a.name.cmp(&b.name));
-    flow::labels(decoder, root, &flows, &ports);
+    flow::labels(decoder, root, &flows, &ports, &nodes);
     let flow_names: BTreeSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
     let names = filter::Names { ports: &port_names, plugins: &plugin_names, flows: &flow_names };
     let filters = elements(decoder, root, "filters").into_iter();
@@ -663,6 +663,16 @@ mod tests {
             (format!("[flows.a]\n{all}\nnext-label = 5\nvia = '10.2.0.9'"), "no label"),
             (format!("[flows.a]\n{all}\nrsvp = '10.3.0.1'"), "RSVP reserves a rate"),
             (format!("[flows.a]\n{all}\nrsvp = 'b'\nrate = '1 Mbit/s'"), "7:8: rsvp"),
+            (
+                format!("[flows.a]\n{all}\nrsvp = '10.3.0.1'\nrate = '1 Mbit/s'"),
+                "no port takes labels",
+            ),
+            (
+                format!(
+                    "[flows.a]\n{all}\nrsvp = '10.3.0.1'\nroute = ['b']\n[nodes.b]\naddress = '::2'"
+                ),
+                "has an address of IPv6",
+            ),
             ("[[filters]]\nprefix = '10.0.0.0/8 1.1.1.1'".to_owned(), "6:10: filters.prefix"),
             (format!("[[filters]]\n{all}\nflow = 'b'"), "7:8: filters.flow: there is no flow"),
             ("[[policies]]\nfrom = '10.0.0.0/8'".to_owned(), "either `via` or `table`"),

@@ -124,6 +124,8 @@ pub struct Control {
     /// Changes are made one after another.
     changing: Mutex<()>,
     end: AtomicBool,
+    /// Other routers have been told that it ends.
+    left: AtomicBool,
 }
 
 impl Control {
@@ -227,6 +229,7 @@ impl Control {
             functions,
             changing: Mutex::new(()),
             end: AtomicBool::new(false),
+            left: AtomicBool::new(false),
         });
         {
             let mut state = control.lock();
@@ -270,8 +273,11 @@ impl Control {
     /// Stops; with `whole`, stops the port processor too.
     pub fn end(&self, whole: bool) {
         self.end.store(true, Ordering::Relaxed);
-        if whole && let Some(link) = &mut self.lock().link {
-            let _ = link.send(&[Command::End]);
+        if whole {
+            self.leave();
+            if let Some(link) = &mut self.lock().link {
+                let _ = link.send(&[Command::End]);
+            }
         }
     }
     /// A line of the audit log.

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How often it looks whether there are messages.
@@ -26,6 +27,8 @@ const LOOKS: Duration = Duration::from_millis(5);
 const RARELY: Duration = Duration::from_millis(200);
 /// How long whoever reserves waits for other routers.
 const ANSWERS: Duration = Duration::from_secs(10);
+/// How long the end of a router waits until others have been told.
+const LEAVES: Duration = Duration::from_millis(500);
 /// A tunnel that could not begin is tried again after this.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -134,7 +137,18 @@ impl Control {
                 control.lock().signalled = (machine.shown(), machine.counts);
                 std::thread::sleep(LOOKS);
             }
+            machine.leave(&mut Here { control: &control, changed: false });
+            control.left.store(true, Ordering::Relaxed);
         });
+    }
+
+    /// Waits until other routers have been told that this one ends.
+    pub(super) fn leave(&self) {
+        let began = Instant::now();
+        let takes_part = self.lock().config.ports.iter().any(|port| port.labels);
+        while takes_part && !self.left.load(Ordering::Relaxed) && began.elapsed() < LEAVES {
+            std::thread::sleep(LOOKS);
+        }
     }
 
     /// Tunnels begin and end with their flows.

@@ -420,8 +420,10 @@ fn done(house: &House, command: Command) -> Result<(), String> {
             house.workers.iter().any(tell);
         }
         Command::Signal { port, to, packet } => {
-            let tell = |worker: &Worker| worker.door.tell(Change::Signal(port, to, packet.clone()));
-            house.workers.iter().any(tell);
+            // Of a port whose port processor has ended nobody hears.
+            if let Some(owner) = house.workers.iter().find(|own| own.ports.contains(&port)) {
+                owner.door.tell(Change::Signal(port, to, packet));
+            }
         }
         Command::End => house.tell(|| Change::End),
         Command::Sync

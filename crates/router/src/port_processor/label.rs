@@ -275,6 +275,7 @@ mod tests {
     use crate::port_processor::reserved::Promise;
     use crate::port_processor::{Change, Setup, Treatment};
     use lastmeter_base::Rate;
+    use lastmeter_linux::dataplane::FlowTo;
     use lastmeter_net::classify::{Action, Classifier, Filter, Rule, Verdict};
     use lastmeter_net::lookup::NextHop;
     use lastmeter_wire::internet::ipv4;
@@ -370,20 +371,58 @@ mod tests {
     }
 
     #[test]
+    fn a_known_flow_with_a_hint_gets_its_label_as_well_d_43() {
+        let setup = |setup: &mut Setup| {
+            let labels = Labels { arrives: None, next: Some(OUT), hop: FIRST + 1 };
+            setup.treatments = vec![treatment(labels, None)];
+            setup.rules = Some(all_of_it());
+        };
+        let network = [([192, 0, 2, 0].into(), 24)];
+        let made = Made::with(&network, vec![frame(TO)], true, setup);
+        let mut made = made.expect("there is memory");
+        let hop = vec![Next { port: 1, address: Some(NEXT) }];
+        made.change(Change::Hop(FIRST + 1, hop)).expect("it runs");
+        made.resolve().expect("it runs");
+        let _ = made.processor.turn();
+        let noted = made.events.try_iter().find_map(|event| match event {
+            Event::Flow { to: FlowTo::Socket(hint), .. } => Some(hint.get()),
+            _ => None,
+        });
+        for (at, line) in made.processor.lines.iter_mut().flatten().enumerate() {
+            let Line::Null(null) = line else { panic!("a device") };
+            null.hint =
+                if at == 0 { noted.expect("it is noted, and not for the fast path") } else { 0 };
+            null.kept = Some(Vec::new());
+        }
+        let _ = made.processor.turn();
+        assert!(made.counts[0].hinted.load(Relaxed) > 0);
+        let _ = made.processor.turn();
+        let Some(Line::Null(out)) = &mut made.processor.lines[1] else { panic!("a device") };
+        let left = out.kept.take().expect("they are kept");
+        let bare = left.iter().filter(|bytes| !has(bytes)).count();
+        assert!(!left.is_empty() && bare == 0, "{bare} of {} without a label", left.len());
+    }
+
+    /// All packets are of the flow.
+    fn all_of_it() -> Classifier {
+        let verdict = Verdict {
+            next_hop: NextHop::new(FIRST + 1),
+            ..Verdict::of(Action::Reserved { queue: 0 })
+        };
+        let mut classifier = Classifier::new(1);
+        let rule = Rule { filter: Filter::all(), priority: 1, verdict };
+        classifier.general.install(rule).expect("room");
+        classifier
+    }
+
+    #[test]
     fn a_flow_s_packets_get_its_label_and_its_reservation_d_43() {
         let (left, dropped, made) = passed(vec![frame(TO)], |setup| {
             let labels = Labels { arrives: None, next: Some(OUT), hop: FIRST + 1 };
             setup.treatments = vec![treatment(labels, Some((1, 0)))];
             let (flow, rate) = ("film".to_owned(), Rate::from_mbit(1));
             setup.ports[1].reserved = vec![Promise { flow, rate, packets: 9 }];
-            let verdict = Verdict {
-                next_hop: NextHop::new(FIRST + 1),
-                ..Verdict::of(Action::Reserved { queue: 0 })
-            };
-            let mut classifier = Classifier::new(1);
-            let rule = Rule { filter: Filter::all(), priority: 1, verdict };
-            classifier.general.install(rule).expect("room");
-            setup.rules = Some(classifier);
+            setup.rules = Some(all_of_it());
         });
         assert_eq!(dropped, []);
         assert_eq!(Shim::parse(&left[0][14..]), Some(Shim { class: 0, ..shim(OUT, 63) }));

@@ -283,6 +283,23 @@ impl Machine {
         ground.tell(flow, None);
     }
 
+    /// The router ends: those next to it are told, and need not wait for silence.
+    pub fn leave(&mut self, ground: &mut dyn Ground) {
+        let all: Vec<(Key, Option<Peer>, Option<Peer>)> = self
+            .paths
+            .iter()
+            .map(|(key, path)| (*key, path.before.filter(|_| path.admitted), path.behind))
+            .collect();
+        for (key, before, behind) in all {
+            for (kind, peer) in [(Kind::ResvTear, before), (Kind::PathTear, behind)] {
+                let Some(peer) = peer else { continue };
+                if let Some(message) = Machine::message(kind, key, peer, ground) {
+                    self.send(peer, &message, ground);
+                }
+            }
+        }
+    }
+
     /// A packet with a message has arrived at a port.
     pub fn receive(&mut self, now: Time, port: u16, packet: &[u8], ground: &mut dyn Ground) {
         let packet = ipv4::Packet::parse(packet).ok();

@@ -240,6 +240,24 @@ fn a_router_that_is_started_again_is_told_all_by_refreshes_d_43() {
 }
 
 #[test]
+fn a_router_that_ends_says_so_to_both_sides_d_43() {
+    let mut row = Row::new(4, 0.0, 6);
+    row.begin(&tunnel(3, 6));
+    row.deliver();
+    assert_eq!(row.reserved(), 3);
+    let (machine, router) = row.at(1);
+    machine.leave(router);
+    row.deliver();
+    row.routers[1] = None;
+    assert_eq!(row.state(), Some(State::Asked(Some("it was released behind".to_owned()))));
+    assert_eq!(row.reserved(), 0);
+    for at in [2, 3] {
+        let (machine, _) = row.at(at);
+        assert!(machine.paths.is_empty() && machine.counts.expired == 0);
+    }
+}
+
+#[test]
 fn a_route_is_followed_step_by_step_or_refused_d_43() {
     let mut row = Row::new(5, 0.0, 4);
     // Router 3 by its further address, then the end.
