@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -49,6 +50,23 @@ def test_all_data_frame_libraries_read_the_same_table(ledger: lm.Ledger) -> None
     assert sums[0] == sum(sums[1]) == sums[2] == pandas["packets"].sum() == duck[0][0]
     assert arrow["resource"].null_count == polars["resource"].null_count()
     assert isinstance(pandas, pd.DataFrame)
+
+
+def test_what_a_shell_shows_has_units_and_names_what_reads_it(ledger: lm.Ledger) -> None:
+    shown = repr(ledger)
+    figures = re.fullmatch(r"<Ledger of .*: (.*) of goodput, (.*) mean latency, (.*) lost, bob.cpu limits>", shown)
+    assert figures, shown
+    goodput, latency, lost = figures.groups()
+    assert goodput.endswith("bit/s") and latency.endswith("s") and lost.endswith("%"), shown
+    table = ledger.stages
+    assert repr(table).startswith(f"<Table: {len(table)} rows of ")
+    assert ".to_pandas()" in repr(table) and ".to_polars()" in repr(table)
+    assert "runs, 0 failed" in repr(lm.sweep("mm1", {}, quick=True))
+    # Rows and the verdict have attributes, and those that are not there are named.
+    row = table.rows()[0]
+    assert row.stage == row["stage"] and ledger.verdict.resource == "bob.cpu"
+    with pytest.raises(AttributeError, match="there is no `wordz`; there are .*words"):
+        _ = ledger.verdict.wordz
 
 
 def test_numbers_are_not_copied(ledger: lm.Ledger) -> None:

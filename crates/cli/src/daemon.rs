@@ -1,10 +1,11 @@
-//! `lastmeter plugin ...` starts `lastmeterd plugin ...`, and so `router`, `disk`, `display` and `camera`, as git
+//! `lastmeter plugin ...` becomes `lastmeterd plugin ...`, and so `router`, `disk`, `display` and `camera`, as git
 //! finds its other commands: beside this program, then in PATH. So this program is built without a compiler for
 //! WebAssembly. `lastmeter run` and `sweep` have it run experiments with plugins.
 
 use crate::{Common, Complaint, Ended};
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// The program that runs what belongs on devices.
@@ -39,7 +40,7 @@ pub(crate) fn bench(common: &Common, name: &str) -> Result<Ended, Complaint> {
     run(common, command, &Arguments { rest })
 }
 
-/// Runs one of its commands, and ends as it does.
+/// Becomes one of its commands; returns only if that is impossible.
 pub(crate) fn run(
     common: &Common,
     command: &str,
@@ -52,14 +53,14 @@ pub(crate) fn run(
             child.arg(option);
         }
     }
-    ended(child)
+    Err(become_it(child))
 }
 
 /// Has an experiment with plugins run by `lastmeterd`, which has a sandbox for them, with the same arguments.
 pub(crate) fn hand_over(common: &Common) -> Result<Ended, Complaint> {
     let mut child = daemon();
     child.args(["model", "--"]).args(common.given.iter().skip(1));
-    ended(child)
+    Err(become_it(child))
 }
 
 /// Whether the program is there.
@@ -75,14 +76,13 @@ fn daemon() -> Command {
     Command::new(beside.filter(|path| path.exists()).unwrap_or_else(|| DAEMON.into()))
 }
 
-/// Ends as it does. What the user interrupts is the other program, which then says what it has.
-fn ended(mut child: Command) -> Result<Ended, Complaint> {
-    ctrlc::set_handler(|| {})?;
-    match child.status() {
-        Ok(status) => Ok(Ended::Status(status.code().unwrap_or(2).try_into().unwrap_or(2))),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(Complaint(format!("the program {DAEMON} is missing: `make devices` builds it")))
+/// Becomes the other program, so that signals, the terminal and the exit status are its own.
+fn become_it(mut program: Command) -> Complaint {
+    let error = program.exec();
+    match error.kind() {
+        ErrorKind::NotFound => {
+            Complaint(format!("the program {DAEMON} is missing: `make devices` builds it"))
         }
-        Err(error) => Err(Complaint(format!("{DAEMON}: {error}"))),
+        _ => Complaint(format!("{DAEMON}: {error}")),
     }
 }

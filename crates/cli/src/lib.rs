@@ -89,6 +89,25 @@ struct Common {
     programs: Option<world::Sandbox>,
 }
 
+impl Common {
+    /// # Errors
+    /// Nothing follows the `--` that begins somebody's command, perhaps because a variable of a script is empty.
+    fn check_command(&self, command: &Command) -> Result<(), Complaint> {
+        let like = match command {
+            Command::Why(_) => "why -- curl -O URL",
+            Command::Live(_) => "live emulated-link -- ping -c 5 10.77.0.2",
+            _ => return Ok(()),
+        };
+        match self.given.iter().position(|word| word == "--") {
+            Some(at) if at + 1 == self.given.len() => Err(Complaint(format!(
+                "there is no command after `--`: write one, as in `lastmeter {like}`, or leave out \
+                 `--`"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
 #[derive(Subcommand)]
 enum Command {
     /// Explain a transfer on this machine, predict what would help, apply it and measure
@@ -195,7 +214,8 @@ pub fn program_with(
     if common.quiet {
         output::hush();
     }
-    if let Err(complaint) = threads::check(common.threads) {
+    let checked = threads::check(common.threads).and_then(|()| common.check_command(&command));
+    if let Err(complaint) = checked {
         return ended(Err(complaint));
     }
     ended(match command {

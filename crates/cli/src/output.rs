@@ -6,10 +6,8 @@ use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The least width of tables that have no layout of one column.
-const WIDTH_MIN: usize = 60;
-/// The least width of those that have one.
-const WIDTH_NARROW: usize = 40;
+/// The least width; nothing narrower is readable.
+const WIDTH_MIN: usize = 40;
 /// The width where there is no terminal.
 const WIDTH_DEFAULT: usize = 120;
 
@@ -101,19 +99,14 @@ pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
-/// The width of the terminal, in columns, for tables that need 60.
+/// The width of the terminal, in columns.
 pub(crate) fn width() -> usize {
-    width_narrow().max(WIDTH_MIN)
-}
-
-/// The width of the terminal, in columns, for tables that also have a layout of one column.
-pub(crate) fn width_narrow() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    columns.or(terminal).unwrap_or(WIDTH_DEFAULT).max(WIDTH_NARROW)
+    columns.or(terminal).unwrap_or(WIDTH_DEFAULT).max(WIDTH_MIN)
 }
 
 /// What standard output can show.
 pub(crate) fn style() -> Style {
-    Style { width: width_narrow(), color: colours(), unicode: true }
+    Style { width: width(), color: colours(), unicode: true }
 }

@@ -25,13 +25,23 @@ pub(crate) fn shown<T>(watch: &Arc<Watch>, work: impl FnOnce() -> T) -> T {
             bar.set_position(done as u64 * STEPS / runs as u64);
         }
     };
-    drawn(watch, ProgressBar::new(STEPS), look, work)
+    drawn(watch, bar(STEPS), look, work)
+}
+
+/// A bar of so many steps on standard error; it draws nothing unless that is a terminal that can move its cursor, and
+/// the user wants to see progress.
+pub(crate) fn bar(steps: u64) -> ProgressBar {
+    let target = match output::is_quiet() || output::is_dumb() {
+        true => ProgressDrawTarget::hidden(),
+        false => ProgressDrawTarget::stderr(),
+    };
+    ProgressBar::with_draw_target(Some(steps), target)
 }
 
 /// Runs `work` with a bar that `look` updates; Ctrl-C stops the work.
 pub(crate) fn drawn<T>(
     watch: &Arc<Watch>,
-    bar: ProgressBar, // Draws nothing where standard error is no terminal.
+    bar: ProgressBar,
     look: impl Fn(&ProgressBar) + Sync,
     work: impl FnOnce() -> T,
 ) -> T {
@@ -75,9 +85,6 @@ const STEPS: u64 = 1000;
 fn draw(bar: &ProgressBar, look: &(dyn Fn(&ProgressBar) + Sync), finished: &AtomicBool) {
     let style = ProgressStyle::with_template("{msg:20} {wide_bar} {percent:>3} %  {eta:>4} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    if output::is_quiet() || output::is_dumb() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
     while !finished.load(Ordering::Relaxed) {
         look(bar);
         std::thread::park_timeout(EVERY);

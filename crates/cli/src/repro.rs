@@ -76,7 +76,7 @@ pub(crate) struct Bar {
 
 impl Bar {
     fn new(experiments: u64) -> Bar {
-        let bar = ProgressBar::new(experiments); // Draws nothing without a terminal.
+        let bar = progress::bar(experiments);
         let style =
             ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len}  {elapsed}, {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -193,7 +193,7 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
 }
 
 pub(crate) fn style() -> Style {
-    Style { width: output::width_narrow(), colour: output::colours() }
+    Style { width: output::width(), colour: output::colours() }
 }
 
 pub(crate) fn complaint(error: lastmeter_repro::Error) -> Complaint {
@@ -229,7 +229,7 @@ fn modern(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     let then = Machine::of_1997();
     let ways: Vec<Way> = of_1997().into_iter().chain(of_today()).collect();
     let seed = common.seed.unwrap_or(1);
-    let bar = ProgressBar::new((ways.len() + of_1997().len()) as u64);
+    let bar = progress::bar((ways.len() + of_1997().len()) as u64);
     let curves = |machine: &Machine, ways: &[Way]| -> Vec<Curve> {
         let one = |way: &Way| {
             bar.set_message(way.name);

@@ -19,3 +19,4 @@ mod receive;
 mod rude;
 mod serve;
 mod sweep;
+mod terminal;

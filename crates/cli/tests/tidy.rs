@@ -266,6 +266,46 @@ fn drop_reasons_are_those_that_kinds_declare() {
     assert!(missing.is_empty(), "declared, but never given as a reason: {missing:?}");
 }
 
+/// The page of attacks names the test of each, and files and tests get other names.
+#[test]
+fn every_test_that_the_page_of_attacks_names_is_there() {
+    let page = fs::read_to_string(root().join("docs/robustness.md")).unwrap();
+    let mut files = Vec::new();
+    crates().iter().for_each(|name| rust_files(&folder(name), &mut files));
+    let python = fs::read_dir(root().join("python/tests")).unwrap();
+    files.extend(python.map(|entry| entry.unwrap().path()));
+    let text = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let texts: Vec<(PathBuf, String)> =
+        files.into_iter().map(|path| (path.clone(), text(&path))).collect();
+    let is_file = |name: &str| texts.iter().any(|(path, _)| path.ends_with(name));
+    let is_test = |name: &str| {
+        // Tests with a `main` of their own are listed by their names.
+        let forms = [format!("fn {name}("), format!("def {name}("), format!("(\"{name}\",")];
+        texts.iter().any(|(_, text)| forms.iter().any(|form| text.contains(form)))
+    };
+    let is_crate = |name: &str| folder(name).is_dir();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
+    let rows = rows.iter().filter(|line| !line.starts_with("| attack "));
+    let (mut rows_seen, mut names_seen) = (0, 0);
+    for row in rows {
+        let cell = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap();
+        let names = cell.split('`').skip(1).step_by(2);
+        let names: Vec<&str> = names.filter(|name| !name.starts_with("--")).collect();
+        assert!(!names.is_empty() || cell.starts_with("the same"), "no test: {row}");
+        for name in names {
+            let is_path = name.contains(['.', '/']);
+            let is_there = match is_path {
+                true => is_file(name) || root().join(name).exists(),
+                false => is_test(name) || is_crate(name),
+            };
+            assert!(is_there, "`{name}` of docs/robustness.md is not there: {row}");
+            names_seen += usize::from(!is_path);
+        }
+        rows_seen += 1;
+    }
+    assert!(rows_seen >= 35 && names_seen >= 35, "{rows_seen} rows, {names_seen} names");
+}
+
 /// A crate with `autotests = false` must name each of its test files.
 #[test]
 fn every_test_file_is_run() {

@@ -3,6 +3,7 @@
 use lastmeter_engine::Serial;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
+use lastmeter_lab::explain::{Decides, once};
 use lastmeter_lab::library::{self, Builtin};
 use lastmeter_lab::run::{Runner, Watch, explain, ledger};
 use lastmeter_ledger::{Confidence, Ledger};
@@ -79,6 +80,23 @@ fn a_gain_above_the_speed_added_is_explained() {
     let ledger = explained(text, &[]);
     let why = "packets that are dropped later have already cost bob.cpu time";
     assert!(words(&ledger).contains(why), "{}", words(&ledger));
+}
+
+#[test]
+fn where_nothing_limits_the_verdict_says_so_after_what_ifs_and_after_a_live_run() {
+    let ledger = explained(&TWO.replace("15 Mbit/s", "5 Mbit/s"), &[]);
+    let says = "Nothing limits throughput: what was offered arrived";
+    assert!(words(&ledger).starts_with(says), "{}", words(&ledger));
+    let live = |ledger: &Ledger| once(ledger, Decides::Live).unwrap();
+    let verdict = live(&ledger);
+    let says = "Nothing in the modelled network limits: nothing was lost";
+    assert!(verdict.words.starts_with(says), "{}", verdict.words);
+    assert!(verdict.words.contains("in themselves, their hosts, or the round trip"));
+    assert_eq!((verdict.resource, verdict.confidence), (None, Confidence::Medium));
+    // A busy one is named, and what would decide.
+    let busy = live(&explained(TWO, &[]));
+    assert!(busy.words.contains("->r is busiest") || busy.words.contains("->b is busiest"));
+    assert!(busy.words.contains("another run in which it is faster, with --set"), "{}", busy.words);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! only one ledger has is listed, and not compared.
 
 use super::figures;
-use crate::terminal::paint;
+use crate::terminal::{WIDTH_COLUMNS, paint};
 use crate::{Ledger, Path, Stage};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -145,9 +145,12 @@ impl Comparison {
     pub fn text(&self, width: usize) -> String {
         let mut text = String::new();
         for (place, letter) in ["A", "B"].into_iter().enumerate() {
-            text += &format!("{letter}  {}: {}\n", self.names[place], self.titles[place]);
+            let title = format!("{}: {}", self.names[place], self.titles[place]);
+            for (at, line) in wrapped(&title, width).into_iter().enumerate() {
+                text += &format!("{}  {line}\n", if at == 0 { letter } else { " " });
+            }
             if !self.verdicts[place].is_empty() {
-                for line in paint::wrap(&self.verdicts[place], width.saturating_sub(3).max(20)) {
+                for line in wrapped(&self.verdicts[place], width) {
                     text += &format!("   {line}\n");
                 }
             }
@@ -256,9 +259,28 @@ fn by_change(mut lines: Vec<Line>) -> Vec<Line> {
     lines
 }
 
+/// Lines beside a letter.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    paint::wrap(text, width.saturating_sub(3).max(20))
+}
+
+/// A name with its figures below, for narrow terminals.
+fn stacked(line: &Line, name: &str, width: usize) -> String {
+    let cell = |value: Option<f64>| value.map_or("-".to_owned(), |v| line.kind.words(v));
+    let figures =
+        format!("A {}, B {}, change {}", cell(line.first), cell(line.second), line.change());
+    let names = paint::wrap_name(name, width.saturating_sub(2).max(20));
+    let figures = paint::wrap(&figures, width.saturating_sub(4).max(20));
+    let names = names.into_iter().map(|one| format!("  {one}\n"));
+    names.chain(figures.into_iter().map(|one| format!("    {one}\n"))).collect()
+}
+
 fn table(lines: &[Line], width: usize) -> String {
     const NUMBERS: usize = 46;
     let name = |line: &Line| format!("{}: {}", line.of, line.what);
+    if width < WIDTH_COLUMNS {
+        return lines.iter().map(|line| stacked(line, &name(line), width)).collect();
+    }
     let longest = lines.iter().map(|line| name(line).chars().count()).max().unwrap_or(0);
     let room = width.saturating_sub(NUMBERS + 2).max(16);
     let names = longest.clamp(2, room);

@@ -136,6 +136,7 @@ pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
         names.extend(reproduction.rows.iter().map(|row| row.id.clone()));
     }
     let systems: BTreeSet<String> = reproductions.iter().map(|one| one.system.clone()).collect();
+    let experiments: Vec<String> = reproductions.iter().map(|one| one.name.clone()).collect();
     let job = |reproduction: Reproduction| {
         let whole = all || is(&reproduction.name) || is(&reproduction.system);
         let id = (!whole && has_row(&reproduction)).then(|| select.to_owned());
@@ -144,9 +145,11 @@ pub fn plan(select: &str, shelf: &Shelf) -> Result<Vec<Job>, Error> {
     let jobs: Vec<Job> = reproductions.into_iter().filter_map(job).collect();
     match jobs.is_empty() {
         true => Err(match Error::unknown("row, system or experiment", select, names) {
-            Error::Unknown { what, name, near } if near.is_empty() => {
-                let near = systems.into_iter().collect();
-                Error::Unknown { what, name, near }
+            Error::Unknown { what, name, near, .. } if near.is_empty() => {
+                let systems = systems.into_iter().collect::<Vec<_>>().join(", ");
+                let experiments = experiments.join(", ");
+                let there = format!("the systems are {systems}, the experiments {experiments}");
+                Error::Unknown { what, name, near, there }
             }
             error => error,
         }),

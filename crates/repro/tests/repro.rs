@@ -252,8 +252,12 @@ fn what_is_not_there_brings_what_is_nearly_called_so() {
     assert!(near("E-41").contains(&"E-14".to_owned()));
     assert_eq!(near("cim-equation"), ["cim-equations"]);
     assert!(near("jetstream").contains(&"jetstream-ring".to_owned()));
-    // Nothing is near: the systems.
-    assert_eq!(near("liveliness"), ["A", "BBR", "D", "E", "J", "N"]);
+    assert!(near("budgets").contains(&"jetstream-budgets".to_owned()), "a part of a name");
+    // Nothing is near: all that there is.
+    assert!(near("ZZZ").is_empty());
+    let message = run("ZZZ", &Shelf::builtin(), OPTIONS).unwrap_err().to_string();
+    let all = "`ZZZ`, and nothing is called nearly so: the systems are A, BBR, D, E, J, N, the";
+    assert!(message.contains(all) && message.contains("cim-equations, "), "{message}");
     let message = run("E-7", &Shelf::builtin(), OPTIONS).unwrap_err().to_string();
     let begins = "there is no row, system or experiment `E-7`; did you mean `E-";
     assert!(message.starts_with(begins) && message.ends_with("`?"), "{message}");

@@ -164,7 +164,7 @@ fn drive(common: &Common, arguments: &Run) -> Result<Ended, Complaint> {
     };
     let tell = |share: f64| done.store((share * STEPS as f64) as u64, Ordering::Relaxed);
     let work = || live::run(&plan, &watch.control, &tell);
-    let outcome = progress::drawn(&watch, ProgressBar::new(STEPS), look, work)?;
+    let outcome = progress::drawn(&watch, progress::bar(STEPS), look, work)?;
     let json = serde_json::to_string_pretty(&outcome)?;
     let text = table::outcome(&outcome);
     output::print(if common.json { &json } else { &text });

@@ -116,7 +116,7 @@ pub(crate) fn sweep(common: &Common, arguments: &Arguments) -> Result<Ended, Com
             _ => format!("{done} of {expected}, {failed} failed"),
         });
     };
-    let bar = ProgressBar::new(1).with_position(before);
+    let bar = progress::bar(1).with_position(before);
     let added =
         progress::drawn(&watch, bar, look, || local(&plan, &schedule, folder.as_mut(), runner));
     rows.extend(added?);

@@ -15,6 +15,8 @@ pub enum Error {
         name: String,
         /// What may have been meant, nearest first.
         near: Vec<String>,
+        /// Where nothing was: what there is, in words; empty if it would be too long.
+        there: String,
     },
     /// Errors in the files of an experiment, for their author to fix.
     Problems(Vec<Problem>),
@@ -64,24 +66,27 @@ impl Error {
         let slips = |known: &str| strsim::damerau_levenshtein(&lower, &known.to_lowercase());
         let near = |known: String| {
             let (slips, len) = (slips(&known), known.chars().count());
-            let begins = lower.len() >= 2 && known.to_lowercase().starts_with(&lower);
-            (begins || slips * 3 <= len.max(3)).then_some((slips, known))
+            let lower_known = known.to_lowercase();
+            let begins = lower.len() >= 2 && lower_known.starts_with(&lower);
+            let is_part = lower.len() >= 3 && lower_known.contains(&lower);
+            (begins || is_part || slips * 3 <= len.max(3)).then_some((slips, known))
         };
         let mut near: Vec<(usize, String)> = known.into_iter().filter_map(near).collect();
         near.sort();
         near.dedup();
         let near = near.into_iter().map(|(_, known)| known).take(NEAR_MAX).collect();
-        Error::Unknown { what, name: name.to_owned(), near }
+        Error::Unknown { what, name: name.to_owned(), near, there: String::new() }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unknown { what, name, near } => {
+            Error::Unknown { what, name, near, there } => {
                 write!(f, "there is no {what} `{name}`")?;
                 match near.as_slice() {
-                    [] => Ok(()),
+                    [] if there.is_empty() => Ok(()),
+                    [] => write!(f, ", and nothing is called nearly so: {there}"),
                     near => write!(f, "; did you mean `{}`?", near.join("`, `")),
                 }
             }

@@ -6,6 +6,7 @@ use super::schedule::Schedule;
 use super::statistics::Interval;
 use super::table::plain;
 use lastmeter_ledger::figures;
+use lastmeter_ledger::terminal::{WIDTH_COLUMNS, wrap};
 use std::collections::BTreeMap;
 
 /// The version of the JSON of a sweep's result.
@@ -92,6 +93,9 @@ impl<'a> Report<'a> {
             cells.push(last);
             lines.push(cells);
         }
+        if width < WIDTH_COLUMNS {
+            return self.stacked(&lines, width);
+        }
         // The least important columns are dropped first.
         for title in ["p99", "loss", "busiest"] {
             let place = lines[0].iter().position(|cell| cell == title);
@@ -104,6 +108,31 @@ impl<'a> Report<'a> {
             text += &format!("... and {} points more\n", self.points.len() - LINES_MAX);
         }
         text + &self.words()
+    }
+
+    /// Each point with its figures below, for narrow terminals.
+    fn stacked(&self, lines: &[Vec<String>], width: usize) -> String {
+        let factors = self.plan.factors.len();
+        let mut text = String::new();
+        let mut add = |words: &str, indent: usize| {
+            for line in wrap(words, width.saturating_sub(indent).max(20)) {
+                text += &format!("{:indent$}{line}\n", "");
+            }
+        };
+        for line in lines.iter().skip(1) {
+            let cells = lines[0].iter().zip(line).map(|(title, cell)| format!("{title} {cell}"));
+            let cells: Vec<String> = cells.collect();
+            let (point, figures) = cells.split_at(factors);
+            if !point.is_empty() {
+                add(&point.join(", "), 0);
+            }
+            add(&figures.join(", "), 2);
+        }
+        if self.points.len() > LINES_MAX {
+            add(&format!("... and {} points more", self.points.len() - LINES_MAX), 0);
+        }
+        add(&self.words(), 0);
+        text
     }
 
     /// In a sentence or two.

@@ -16,6 +16,7 @@ mod table;
 
 pub use escaped::escaped;
 pub use layers::render_layers;
+pub use paint::wrap;
 
 use crate::figures;
 use crate::shape;
@@ -30,6 +31,8 @@ const SHARES: [f64; 4] = [0.01, 0.1, 0.9, 0.95];
 const SERIES_MAX: usize = 8;
 /// Steps of such a line.
 const SPARKS: usize = 32;
+/// Terminals with fewer columns get a layout of one column.
+pub const WIDTH_COLUMNS: usize = 60;
 /// Least width; anything narrower is unreadable.
 const WIDTH_MIN: usize = 40;
 

@@ -121,7 +121,12 @@ pub(super) fn pad(text: &str, width: usize, right: bool) -> String {
 }
 
 /// Breaks clean text into lines of at most `width` columns; a word longer than that is cut.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+///
+/// ```
+/// use lastmeter_ledger::terminal::wrap;
+/// assert_eq!(wrap("two packets were dropped", 12), ["two packets", "were dropped"]);
+/// ```
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -147,7 +152,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 
 /// Breaks a clean name into lines of at most `width` columns: at spaces, else after its dots, arrows and dashes, and
 /// within a word only if that alone is longer.
-pub(super) fn wrap_name(name: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap_name(name: &str, width: usize) -> Vec<String> {
     if name.width() <= width {
         return vec![name.to_owned()];
     }

@@ -14,7 +14,7 @@ const DROPS_MAX: usize = 4;
 /// Length to which reasons are cut there.
 const REASON_MAX: usize = 32;
 /// On narrower terminals each stage stands for itself.
-const NARROW: usize = super::table::WIDTH_COLUMNS;
+const NARROW: usize = super::WIDTH_COLUMNS;
 /// Width of the bar of a stage's share; with the figure beside it, as wide as its title.
 const BAR: usize = 9;
 

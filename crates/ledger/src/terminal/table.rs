@@ -1,8 +1,8 @@
 //! A table that fits a width: first long names are broken into lines, then columns dropped, the least needed first,
 //! and a note says which. On a narrow terminal each row is a name with its figures below.
 
-use super::Style;
 use super::paint::{Ink, pad, wrap_name};
+use super::{Style, WIDTH_COLUMNS};
 use unicode_width::UnicodeWidthStr;
 
 /// A cell of a table.
@@ -59,8 +59,6 @@ const INDENT: usize = 2;
 const GAP: usize = 2;
 /// Names are never broken into shorter lines than this.
 const NAME_MIN: usize = 6;
-/// Narrower terminals have no columns.
-pub(super) const WIDTH_COLUMNS: usize = 60;
 
 impl Table {
     /// Leaves out all columns but these, which are in order.

@@ -3,8 +3,7 @@
 //! Rows: E-96, E-100 to E-104, E-106.
 
 use super::{Arguments, LOOK, Measurement};
-use crate::{Common, Complaint, Ended, output, results};
-use indicatif::ProgressBar;
+use crate::{Common, Complaint, Ended, output, progress, results};
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_guest::kit::Kit;
 use lastmeter_guest::livelock::{self, Constants, Measured, Mode, Plan};
@@ -141,12 +140,12 @@ pub(super) fn bench(
         limit: LIMIT,
         adapter: adapter.transpose().map_err(Complaint)?,
     };
-    let bar = ProgressBar::new((2 + plan.modes.len() * (1 + plan.loads.len())) as u64);
-    let mut progress = |step: &str| {
+    let bar = progress::bar((2 + plan.modes.len() * (1 + plan.loads.len())) as u64);
+    let mut told = |step: &str| {
         bar.set_message(step.to_owned());
         bar.inc(1);
     };
-    let measured = livelock::measure(&kit, &plan, &mut progress);
+    let measured = livelock::measure(&kit, &plan, &mut told);
     bar.finish_and_clear();
     let measured = measured.map_err(|error| Complaint(error.to_string()))?;
     let seed = common.seed.unwrap_or(1);

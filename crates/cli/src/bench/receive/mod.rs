@@ -10,7 +10,7 @@ mod own;
 mod ways;
 
 use super::{Arguments, Measurement};
-use crate::{Common, Complaint, Ended, output, results};
+use crate::{Common, Complaint, Ended, output, progress, results};
 use indicatif::ProgressBar;
 use lastmeter_base::Duration;
 use lastmeter_host::receive::{Admission, Costs, Policy};
@@ -260,7 +260,7 @@ pub(super) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         place,
         lasts: if common.quick { LASTS_QUICK } else { LASTS },
         loads,
-        bar: ProgressBar::new(steps as u64),
+        bar: progress::bar(steps as u64),
         busy: if surroundings.is_busy() { "; BUSY machine" } else { "" },
         results: Vec::new(),
     };
