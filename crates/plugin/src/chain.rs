@@ -238,6 +238,21 @@ pub struct Outcome {
     pub data: Option<Vec<u8>>,
 }
 
+impl Outcome {
+    /// If nothing is in its way.
+    fn whole(body: &Body) -> Outcome {
+        Outcome { effect: Effect::whole(body), data: None }
+    }
+    /// What the verdict of the policy with this number leaves of it, and how the request is seen after it.
+    fn narrow(&mut self, body: &mut Body, verdict: Verdict, number: usize) {
+        let after = seen_after(*body, verdict);
+        let allowed = Effect::of(body, verdict, number);
+        let before = std::mem::replace(&mut self.effect, Effect::whole(&after));
+        self.effect = before.moved(body, &after).meet(allowed, number);
+        *body = after;
+    }
+}
+
 /// Policies in front of one device, in order.
 #[derive(Default)]
 pub struct Chain {
@@ -278,11 +293,7 @@ impl Chain {
     ) {
         assert_eq!(marks.len(), requests.len() * self.len(), "a mark for each policy and request");
         outcomes.clear();
-        outcomes.extend(
-            requests
-                .iter()
-                .map(|request| Outcome { effect: Effect::whole(&request.body), data: None }),
-        );
+        outcomes.extend(requests.iter().map(|request| Outcome::whole(&request.body)));
         let mut bodies: Vec<Body> = requests.iter().map(|request| request.body).collect();
         let (policies, answers) = (self.policies.len(), &mut self.answers);
         for (number, policy) in self.policies.iter_mut().enumerate() {
@@ -307,17 +318,33 @@ impl Chain {
                 .collect();
             for ((at, answer), changed) in open.into_iter().zip(&answers.answers).zip(changed) {
                 marks[at * policies + number] = answer.mark;
-                let outcome = &mut outcomes[at];
-                let after = seen_after(bodies[at], answer.verdict);
-                let allowed = Effect::of(&bodies[at], answer.verdict, number);
-                let before = std::mem::replace(&mut outcome.effect, Effect::whole(&after));
-                outcome.effect = before.moved(&bodies[at], &after).meet(allowed, number);
-                bodies[at] = after;
+                outcomes[at].narrow(&mut bodies[at], answer.verdict, number);
                 if changed.is_some() {
-                    outcome.data = changed;
+                    outcomes[at].data = changed;
                 }
             }
         }
+    }
+    /// The same for one request, without allocating anything for those that pass.
+    pub fn decide(&mut self, now: Time, request: &Request<'_>, marks: &mut [u64]) -> Outcome {
+        assert_eq!(marks.len(), self.len(), "a mark for each policy");
+        let (mut outcome, mut body) = (Outcome::whole(&request.body), request.body);
+        for (number, policy) in self.policies.iter_mut().enumerate() {
+            if matches!(outcome.effect, Effect::Denied { .. }) {
+                break;
+            }
+            let data = outcome.data.as_deref().unwrap_or(request.data);
+            let asked = Request { body, mark: marks[number], data, ..*request };
+            policy.process(now, std::slice::from_ref(&asked), &mut self.answers);
+            let answer = self.answers.answers[0];
+            let changed = changed(&asked, &self.answers, &answer).map(Cow::into_owned);
+            marks[number] = answer.mark;
+            outcome.narrow(&mut body, answer.verdict, number);
+            if changed.is_some() {
+                outcome.data = changed;
+            }
+        }
+        outcome
     }
 }
 
@@ -417,6 +444,31 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
+
+        /// For random chains, requests and words of flows.
+        #[test]
+        fn one_request_is_decided_as_it_is_among_others(seed: u64) {
+            let mut random = Stream::new(seed, "one");
+            for kind in Kind::ALL {
+                let texts: Vec<String> =
+                    (0..1 + random.below(4)).map(|_| random_text(&mut random, kind)).collect();
+                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                let mut chain = chain(kind, &texts);
+                let bodies: Vec<Body> = (0..20).map(|_| random_body(&mut random, kind)).collect();
+                let data: Vec<u8> = (0..80).map(|_| random.bits() as u8).collect();
+                let requests: Vec<Request<'_>> =
+                    bodies.iter().map(|body| Request { data: &data, ..request(*body) }).collect();
+                let mut marks: Vec<u64> =
+                    (0..requests.len() * chain.len()).map(|_| random.bits()).collect();
+                let (mut alone, mut outcomes, len) = (marks.clone(), Vec::new(), chain.len());
+                chain.process(Time::from_ps(0), &requests, &mut marks, &mut outcomes);
+                let own = requests.iter().zip(alone.chunks_mut(len));
+                let own: Vec<Outcome> =
+                    own.map(|(one, marks)| chain.decide(Time::from_ps(0), one, marks)).collect();
+                prop_assert_eq!(own, outcomes);
+                prop_assert_eq!(alone, marks);
+            }
+        }
 
         /// For random chains and requests of all four kinds.
         #[test]

@@ -11,7 +11,7 @@
 //! Rows: N-31.
 
 use super::Disk;
-use lastmeter_plugin::chain::{Chain, Effect, Outcome};
+use lastmeter_plugin::chain::{Chain, Effect};
 use lastmeter_plugin::request::{Body, Request, block};
 use lastmeter_wire::scsi::Range;
 
@@ -56,7 +56,6 @@ pub struct Gate<'a> {
     size: u64,
     chain: Chain,
     marks: Vec<u64>,
-    outcomes: Vec<Outcome>,
 }
 
 impl<'a> Gate<'a> {
@@ -68,7 +67,7 @@ impl<'a> Gate<'a> {
         let chain = disk.access.chain(client, disk.now())?;
         let (number, size) = (disk.access.number(client), disk.size(client));
         let marks = vec![0; chain.len()];
-        Ok(Gate { disk, number, size, chain, marks, outcomes: Vec::new() })
+        Ok(Gate { disk, number, size, chain, marks })
     }
     /// The disk behind it.
     pub fn disk(&self) -> &'a Disk {
@@ -137,8 +136,7 @@ impl<'a> Gate<'a> {
         let (now, flow) = (self.disk.now(), u64::from(self.number));
         let length = u32::try_from(u64::from(blocks) * block).unwrap_or(u32::MAX);
         let asked = Request { body, flow, arrival: now, mark: 0, length, data };
-        self.chain.process(now, &[asked], &mut self.marks, &mut self.outcomes);
-        match self.outcomes[0].effect {
+        match self.chain.decide(now, &asked, &mut self.marks).effect {
             Effect::Block { lba, blocks: allowed } if allowed == blocks => {
                 let end = lba.checked_add(blocks.into()).and_then(|end| end.checked_mul(block));
                 let fits = end.is_some_and(|end| end <= self.disk.medium.size());

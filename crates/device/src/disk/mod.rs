@@ -34,6 +34,9 @@ const POLICY: usize = 1;
 const MEDIUM: usize = 2;
 const ANSWER: usize = 3;
 
+/// The policies' clock ends here, in nanoseconds: after two hundred days.
+const NOW_MAX: u64 = u64::MAX / 1000;
+
 /// What sessions share.
 pub struct Disk {
     /// The blocks.
@@ -55,7 +58,8 @@ pub struct Disk {
 impl Disk {
     /// The policies' clock.
     pub fn now(&self) -> Time {
-        Time::START + Duration::from_secs_f64(self.began.elapsed().as_secs_f64())
+        let elapsed = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Time::START + Duration::from_ns(elapsed.min(NOW_MAX))
     }
     /// Bytes of a client's disk.
     pub fn size(&self, client: &str) -> u64 {
