@@ -8,14 +8,27 @@
 //! ```
 //!
 //! Nothing is executed for an address that did not return its cookie.
+//!
+//! Transactions that have come are worked off together, and their answers leave together. One that takes long is only
+//! begun ([`Service::Rest`]), so that those behind it begin, too; one that could change what it sees waits for it. A
+//! request acknowledges the answers that need not be kept any more. Whoever was soon served looks for the next datagram
+//! for a while before it sleeps, as waking up takes longer than a transaction.
+
+mod client;
+
+pub(crate) use client::Client;
 
 use crate::link::unpredictable;
-use lastmeter_live::exchange::dtp::{Device, Owner, Reaction};
-use lastmeter_wire::dtp::{Flags, Packet};
-use rustix::net::sockopt::set_socket_recv_buffer_size;
+use lastmeter_linux::datagrams::{self, BYTES_MAX, Received, TOGETHER_MAX};
+use lastmeter_live::exchange::dtp::{Device, Reaction};
+use lastmeter_wire::dtp::{Flags, HEADER_LEN, Packet};
 use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Limit on sessions at once.
@@ -26,14 +39,18 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(crate) const ANSWER_MAX: usize = 60_000;
 /// Limit on the answers kept for a client that missed them, and on their bytes.
 const KEPT_MAX: (usize, usize) = (256, 1 << 20);
-/// The longest datagram.
+/// Rooms for answers of a client that are kept to be used again.
+const SPARE_MAX: usize = 16;
+/// The longest datagram, or several that came together.
 const DATAGRAM_MAX: usize = 65_535;
-/// The time after which a client gives up a device that is silent.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a client waits for datagrams before it looks at what is overdue.
-const LOOK: Duration = Duration::from_millis(2);
-/// Room for answers in a client's socket, as far as the kernel gives it.
-const RECEIVE: usize = 4 << 20;
+/// Calls that look for datagrams before what was begun goes on.
+const LOOKS_MAX: usize = 64;
+/// Transactions that are begun and not done.
+const BEGUN_MAX: usize = 256;
+/// A datagram that leaves any network in one piece.
+const SHORT: usize = 1400;
+/// How long a device looks for the next datagram before it sleeps.
+const AWAKE: Duration = Duration::from_micros(50);
 
 const COOKIE_LEN: usize = 8;
 
@@ -45,13 +62,24 @@ pub(crate) trait Service {
     type Session<'a>
     where
         Self: 'a;
+    /// What is left to do of a transaction that was begun.
+    type Rest;
     /// A client that shows a token, and what it is told; whether it is on this host.
     ///
     /// # Errors
     /// Why it is refused.
     fn begin(&self, token: &[u8], is_local: bool) -> Result<(Self::Session<'_>, Vec<u8>), Refused>;
-    /// Executes the commands of a transaction; the answer has at most [`ANSWER_MAX`] bytes.
-    fn execute<'a>(&'a self, session: &mut Self::Session<'a>, commands: &[u8]) -> Vec<u8>;
+    /// Whether a transaction must find those before it done.
+    fn is_ordered(&self, commands: &[u8]) -> bool;
+    /// Executes the commands of a transaction, whose answer has at most [`ANSWER_MAX`] bytes, or begins to.
+    fn execute<'a>(
+        &'a self,
+        session: &mut Self::Session<'a>,
+        commands: &[u8],
+        answer: &mut Answer,
+    ) -> Option<Self::Rest>;
+    /// Goes on with what was begun: whether it is done, which it is if it may `wait`.
+    fn finish(&self, rest: &mut Self::Rest, answer: &mut Answer, wait: bool) -> bool;
 }
 
 /// Why a client is refused, as it is told.
@@ -63,304 +91,425 @@ pub(crate) enum Refused {
     Clear = 2,
 }
 
+/// The answer to a transaction, as a datagram. Its room may still have what the same client was answered before.
+pub(crate) struct Answer {
+    room: Vec<u8>,
+    len: usize,
+}
+
+impl Answer {
+    fn new(mut room: Vec<u8>) -> Answer {
+        if room.len() < HEADER_LEN {
+            room.resize(HEADER_LEN, 0);
+        }
+        Answer { room, len: HEADER_LEN }
+    }
+    /// Adds bytes.
+    pub(crate) fn put(&mut self, data: &[u8]) {
+        self.room(data.len()).copy_from_slice(data);
+    }
+    /// Adds so many bytes, all of which the caller writes.
+    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
+        let (begin, end) = (self.len, self.len + len);
+        if self.room.len() < end {
+            self.room.resize(end, 0);
+        }
+        self.len = end;
+        &mut self.room[begin..end]
+    }
+    /// Begins anew.
+    pub(crate) fn clear(&mut self) {
+        self.len = HEADER_LEN;
+    }
+    /// What was added.
+    pub(crate) fn data(&mut self) -> &mut [u8] {
+        &mut self.room[HEADER_LEN..self.len]
+    }
+    fn datagram(&self) -> &[u8] {
+        &self.room[..self.len]
+    }
+    /// Makes it the answer to a request, or the word that one is missing after `missing`.
+    fn address(&mut self, to: Asked, missing: Option<u16>) {
+        let flags = match missing {
+            None => Flags { response: true, ack: true, ..Flags::default() },
+            Some(_) => Flags { nak: true, ack: true, ..Flags::default() },
+        };
+        let Asked { src: dst, dst: src, sequence } = to;
+        let packet = Packet {
+            src,
+            dst,
+            sequence,
+            acknowledged: missing.unwrap_or(sequence),
+            flags,
+            data: &[],
+        };
+        // Of no data it has no more than a header's bytes; the length stands in its last two.
+        let head = packet.emit().unwrap_or_default();
+        self.room[..head.len().min(HEADER_LEN)].copy_from_slice(&head);
+        let len = u16::try_from(self.len - HEADER_LEN).unwrap_or(0);
+        self.room[HEADER_LEN - 2..HEADER_LEN].copy_from_slice(&len.to_be_bytes());
+    }
+}
+
+/// What an answer needs to know of a request.
+#[derive(Clone, Copy)]
+struct Asked {
+    src: u16,
+    dst: u16,
+    sequence: u16,
+}
+
+impl Asked {
+    fn of(packet: &Packet<'_>) -> Asked {
+        Asked { src: packet.src, dst: packet.dst, sequence: packet.sequence }
+    }
+}
+
+/// How many threads look for datagrams instead of sleeping, and how many may.
+pub(crate) struct Awake {
+    now: AtomicUsize,
+    most: usize,
+}
+
+impl Awake {
+    pub(crate) fn at_most(most: usize) -> Awake {
+        Awake { now: AtomicUsize::new(0), most }
+    }
+    /// Looks until there is something or the time is over.
+    fn look<T>(&self, until: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let fits = self.now.fetch_add(1, Ordering::Relaxed) < self.most;
+        let mut found = None;
+        while fits && found.is_none() && Instant::now() < until {
+            found = look();
+            if found.is_none() {
+                std::thread::yield_now();
+            }
+        }
+        self.now.fetch_sub(1, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Receives, awake for a while where the last wait was that short, else asleep.
+struct Ear {
+    awake: Arc<Awake>,
+    limit: Duration,
+    soon: bool,
+}
+
+impl Ear {
+    fn new(awake: Arc<Awake>, limit: Duration) -> Ear {
+        Ear { awake, limit, soon: false }
+    }
+    fn receive(&mut self, socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Received> {
+        let began = Instant::now();
+        if self.soon {
+            let look = || match datagrams::receive(socket.as_fd(), buffer, false) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+                other => Some(other),
+            };
+            if let Some(found) = self.awake.look(began + self.limit, look) {
+                return found;
+            }
+        }
+        let received = datagrams::receive(socket.as_fd(), buffer, true);
+        self.soon = received.is_ok() && began.elapsed() < self.limit;
+        received
+    }
+}
+
+/// How many of these can leave together: of equal length but for a shorter last one, and no more than fit.
+fn together(datagrams: &[IoSlice<'_>]) -> usize {
+    let most = datagrams.first().map_or(0, |first| first.len());
+    let (mut bytes, mut count) = (0, 0);
+    for datagram in datagrams.iter().take(TOGETHER_MAX) {
+        bytes += datagram.len();
+        if datagram.len() > most || bytes > BYTES_MAX {
+            break;
+        }
+        count += 1;
+        if datagram.len() < most {
+            break;
+        }
+    }
+    count.max(1)
+}
+
+/// Sends datagrams to an address, or where the socket is connected to. What is lost here is asked for again.
+fn send(socket: &UdpSocket, datagrams: &[IoSlice<'_>], to: Option<SocketAddr>, is_local: bool) {
+    let alone = |datagram: &[u8]| match to {
+        Some(to) => socket.send_to(datagram, to),
+        None => socket.send(datagram),
+    };
+    let mut rest = datagrams;
+    while let Some(first) = rest.first() {
+        // Elsewhere a long one is cut on its way, which the kernel does not do for several.
+        let whole = is_local || first.len() <= SHORT;
+        let (now, after) = rest.split_at(if whole { together(rest) } else { 1 });
+        let segment = u16::try_from(first.len()).unwrap_or(u16::MAX);
+        if !whole || datagrams::send(socket.as_fd(), now, segment, to.as_ref()).is_err() {
+            now.iter().for_each(|datagram| drop(alone(datagram)));
+        }
+        rest = after;
+    }
+}
+
 struct Session<T> {
     device: Device,
     own: T,
     cookie: [u8; COOKIE_LEN],
     proved: bool,
-    kept: VecDeque<(u16, Vec<u8>)>,
+    /// What was answered, oldest first; what has not left yet is also there.
+    kept: VecDeque<(u16, Rc<Answer>)>,
+    /// Bytes of their rooms.
     bytes: usize,
+    spare: Vec<Vec<u8>>,
     heard: Instant,
 }
 
-type Sessions<T> = HashMap<(SocketAddr, u16), Session<T>>;
+impl<T> Session<T> {
+    fn answer(&mut self) -> Answer {
+        Answer::new(self.spare.pop().unwrap_or_default())
+    }
+    /// Keeps an answer to a request, as it leaves.
+    fn keep(&mut self, asked: Asked, mut answer: Answer) -> Rc<Answer> {
+        answer.address(asked, None);
+        let answer = Rc::new(answer);
+        self.bytes += answer.room.len();
+        self.kept.push_back((asked.sequence, answer.clone()));
+        while self.kept.len() > KEPT_MAX.0 || self.bytes > KEPT_MAX.1 {
+            self.forget();
+        }
+        answer
+    }
+    /// Gives the oldest one up.
+    fn forget(&mut self) {
+        let Some((_, answer)) = self.kept.pop_front() else { return };
+        self.bytes -= answer.room.len();
+        if self.spare.len() < SPARE_MAX
+            && let Some(answer) = Rc::into_inner(answer)
+        {
+            self.spare.push(answer.room);
+        }
+    }
+    /// The client has all answers up to this one.
+    fn received(&mut self, last: u16) {
+        let is_before = |number: u16| last.wrapping_sub(number) < u16::MAX / 2;
+        while self.kept.front().is_some_and(|(number, _)| is_before(*number)) {
+            self.forget();
+        }
+    }
+    /// Whether the client has shown its cookie, or does so now.
+    fn admits(&mut self, packet: &Packet<'_>) -> bool {
+        if !self.proved && packet.sequence == 1 && packet.data == self.cookie {
+            self.proved = true;
+        }
+        self.proved || packet.sequence == 0
+    }
+}
+
+/// A client's address and number.
+type Key = (SocketAddr, u16);
+
+/// A transaction that was begun.
+struct Begun<R> {
+    key: Key,
+    asked: Asked,
+    rest: R,
+    answer: Answer,
+}
+
+struct Serving<'a, S: Service> {
+    service: &'a S,
+    sessions: HashMap<Key, Session<S::Session<'a>>>,
+    begun: VecDeque<Begun<S::Rest>>,
+    /// What leaves next.
+    out: Vec<(SocketAddr, Rc<Answer>)>,
+    now: Instant,
+}
 
 /// Serves clients until the socket fails.
 ///
 /// # Errors
 /// Why it failed.
-pub(crate) fn serve<S: Service>(service: &S, socket: &UdpSocket) -> Result<(), String> {
-    let mut sessions = Sessions::new();
-    let mut buffer = vec![0; DATAGRAM_MAX];
+pub(crate) fn serve<S: Service>(
+    service: &S,
+    socket: &UdpSocket,
+    awake: Arc<Awake>,
+) -> Result<(), String> {
+    // Without it each datagram comes alone.
+    let _ = datagrams::take_together(socket.as_fd());
+    let (sessions, begun, out) = (HashMap::new(), VecDeque::new(), Vec::new());
+    let mut serving = Serving { service, sessions, begun, out, now: Instant::now() };
+    let (mut ear, mut buffer) = (Ear::new(awake, AWAKE), vec![0; DATAGRAM_MAX]);
     loop {
-        let (len, from) = match socket.recv_from(&mut buffer) {
-            Ok(received) => received,
-            // What an earlier answer met.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(format!("datagrams: {error}")),
-        };
-        let Ok(packet) = Packet::parse(&buffer[..len]) else { continue };
-        if !packet.flags.request {
-            continue;
+        for look in 0..LOOKS_MAX {
+            let received = match look == 0 && serving.begun.is_empty() {
+                true => ear.receive(socket, &mut buffer),
+                false => datagrams::receive(socket.as_fd(), &mut buffer, false),
+            };
+            let received = match received {
+                Ok(received) => received,
+                // What an earlier answer met; and nothing is there.
+                Err(error) => match error.kind() {
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted => continue,
+                    io::ErrorKind::WouldBlock => break,
+                    _ => return Err(format!("datagrams: {error}")),
+                },
+            };
+            serving.now = Instant::now();
+            let Some(from) = received.from else { continue };
+            let all = buffer[..received.len].chunks(received.segment.max(1));
+            all.for_each(|datagram| serving.take(datagram, from));
+            if serving.out.len() >= TOGETHER_MAX {
+                break;
+            }
         }
+        serving.leave(socket);
+        serving.go_on();
+        serving.leave(socket);
+    }
+}
+
+impl<'a, S: Service> Serving<'a, S> {
+    /// A datagram.
+    fn take(&mut self, datagram: &[u8], from: SocketAddr) {
+        let Ok(packet) = Packet::parse(datagram) else { return };
         let key = (from, packet.src);
-        let answer = match sessions.get_mut(&key) {
-            Some(session) => session.react(service, &packet),
-            None if packet.sequence == 0 => begin(service, &mut sessions, key, &packet),
-            None => None,
+        if !packet.flags.request {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(&key) else {
+            if packet.sequence == 0 {
+                self.open(key, &packet);
+            }
+            return;
         };
-        if let Some(answer) = answer
-            && let Ok(bytes) = answer.emit()
-        {
-            // What is lost here is asked for again.
-            let _ = socket.send_to(&bytes, from);
+        if !session.admits(&packet) {
+            return;
         }
-    }
-}
-
-/// An answer that owns its data.
-struct Answer {
-    packet: Packet<'static>,
-    data: Vec<u8>,
-}
-
-impl Answer {
-    fn to(request: &Packet<'_>, data: Vec<u8>) -> Answer {
-        let flags = Flags { response: true, ack: true, ..Flags::default() };
-        let (src, dst, sequence) = (request.dst, request.src, request.sequence);
-        let packet = Packet { src, dst, sequence, acknowledged: sequence, flags, data: &[] };
-        Answer { packet, data }
-    }
-    fn emit(&self) -> Result<Vec<u8>, lastmeter_wire::Error> {
-        Packet { data: &self.data, ..self.packet }.emit()
-    }
-}
-
-/// A client's first transaction.
-fn begin<'a, S: Service>(
-    service: &'a S,
-    sessions: &mut Sessions<S::Session<'a>>,
-    key: (SocketAddr, u16),
-    packet: &Packet<'_>,
-) -> Option<Answer> {
-    let rest = packet.data.strip_prefix(&S::GREETING)?;
-    let (len, rest) = rest.split_first()?;
-    let token = rest.get(..usize::from(*len))?;
-    let now = Instant::now();
-    if sessions.len() >= SESSIONS_MAX {
-        // One that proved nothing, or else one that has been silent for long.
-        let spare = |proved: bool, heard: Instant| !proved || now - heard > IDLE;
-        let found = sessions.iter().filter(|(_, session)| spare(session.proved, session.heard));
-        let oldest = found.min_by_key(|(_, session)| (session.proved, session.heard));
-        let oldest = *oldest?.0;
-        sessions.remove(&oldest);
-    }
-    let is_local = key.0.ip().to_canonical().is_loopback();
-    let (own, hello) = match service.begin(token, is_local) {
-        Ok(begun) => begun,
-        Err(refused) => return Some(Answer::to(packet, vec![refused as u8])),
-    };
-    let random = unpredictable().ok()?;
-    let cookie: [u8; COOKIE_LEN] = std::array::from_fn(|at| random[at]);
-    let data = [&[0][..], &hello, &cookie].concat();
-    let mut session = Session {
-        device: Device::default(),
-        own,
-        cookie,
-        proved: false,
-        kept: VecDeque::new(),
-        bytes: 0,
-        heard: now,
-    };
-    session.device.react(0);
-    session.keep(0, data.clone());
-    sessions.insert(key, session);
-    Some(Answer::to(packet, data))
-}
-
-impl<T> Session<T> {
-    fn keep(&mut self, number: u16, data: Vec<u8>) {
-        self.bytes += data.len();
-        self.kept.push_back((number, data));
-        while self.kept.len() > KEPT_MAX.0 || self.bytes > KEPT_MAX.1 {
-            let Some((_, data)) = self.kept.pop_front() else { break };
-            self.bytes -= data.len();
+        let ordered = !self.begun.is_empty() && self.service.is_ordered(packet.data);
+        let most = if ordered { 0 } else { BEGUN_MAX - 1 };
+        while self.begun.len() > most {
+            self.finish(true);
         }
-    }
-    fn react<'a, S: Service<Session<'a> = T>>(
-        &mut self,
-        service: &'a S,
-        packet: &Packet<'_>,
-    ) -> Option<Answer> {
-        if !self.proved && packet.sequence > 1 {
-            return None;
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        session.heard = self.now;
+        if packet.flags.ack {
+            session.received(packet.acknowledged);
         }
-        if !self.proved && packet.sequence == 1 {
-            if packet.data != self.cookie {
-                return None;
-            }
-            self.proved = true;
-        }
-        self.heard = Instant::now();
-        match self.device.react(packet.sequence) {
-            Reaction::Execute if packet.sequence == 1 && packet.data == self.cookie => {
-                self.keep(1, vec![0]);
-                Some(Answer::to(packet, vec![0]))
-            }
+        let asked = Asked::of(&packet);
+        let answer = match session.device.react(packet.sequence) {
             Reaction::Execute => {
-                let data = service.execute(&mut self.own, packet.data);
-                self.keep(packet.sequence, data.clone());
-                Some(Answer::to(packet, data))
+                let mut answer = session.answer();
+                if packet.sequence == 1 && packet.data == session.cookie {
+                    answer.put(&[0]);
+                } else if let Some(rest) =
+                    self.service.execute(&mut session.own, packet.data, &mut answer)
+                {
+                    return self.begun.push_back(Begun { key, asked, rest, answer });
+                }
+                session.keep(asked, answer)
             }
             Reaction::Repeat => {
-                let mut kept = self.kept.iter().rev();
-                let kept = kept.find(|(number, _)| *number == packet.sequence)?;
-                Some(Answer::to(packet, kept.1.clone()))
+                let mut kept = session.kept.iter().rev();
+                let Some(kept) = kept.find(|(number, _)| *number == packet.sequence) else {
+                    return;
+                };
+                kept.1.clone()
             }
             Reaction::Missing(last) => {
-                let mut answer = Answer::to(packet, Vec::new());
-                answer.packet.flags = Flags { nak: true, ack: true, ..Flags::default() };
-                answer.packet.acknowledged = last;
-                Some(answer)
+                let mut answer = Answer::new(Vec::new());
+                answer.address(asked, Some(last));
+                Rc::new(answer)
             }
+        };
+        self.out.push((from, answer));
+    }
+    /// A client's first transaction.
+    fn open(&mut self, key: Key, packet: &Packet<'_>) {
+        let Some(token) = greeting::<S>(packet.data) else { return };
+        if self.sessions.len() >= SESSIONS_MAX && !self.make_room() {
+            return;
         }
+        let is_local = key.0.ip().to_canonical().is_loopback();
+        let asked = Asked::of(packet);
+        let mut answer = Answer::new(Vec::new());
+        let (own, hello) = match self.service.begin(token, is_local) {
+            Ok(begun) => begun,
+            Err(refused) => {
+                answer.put(&[refused as u8]);
+                answer.address(asked, None);
+                return self.out.push((key.0, Rc::new(answer)));
+            }
+        };
+        let Ok(random) = unpredictable() else { return };
+        let cookie: [u8; COOKIE_LEN] = std::array::from_fn(|at| random[at]);
+        [&[0][..], &hello, &cookie].into_iter().for_each(|part| answer.put(part));
+        let mut session = Session {
+            device: Device::default(),
+            own,
+            cookie,
+            proved: false,
+            kept: VecDeque::new(),
+            bytes: 0,
+            spare: Vec::new(),
+            heard: self.now,
+        };
+        session.device.react(0);
+        self.out.push((key.0, session.keep(asked, answer)));
+        self.sessions.insert(key, session);
+    }
+    /// Forgets a client that proved nothing, or else one that has been silent for long; whether there is one.
+    fn make_room(&mut self) -> bool {
+        let now = self.now;
+        let spare = |proved: bool, heard: Instant| !proved || now - heard > IDLE;
+        let found = self.sessions.iter().filter(|(_, one)| spare(one.proved, one.heard));
+        let oldest = found.min_by_key(|(_, one)| (one.proved, one.heard)).map(|(key, _)| *key);
+        let Some(oldest) = oldest else { return false };
+        self.sessions.remove(&oldest);
+        self.begun.retain(|begun| begun.key != oldest);
+        true
+    }
+    /// Goes on with the oldest that was begun: whether it is done.
+    fn finish(&mut self, wait: bool) -> bool {
+        let Some(first) = self.begun.front_mut() else { return false };
+        if !self.service.finish(&mut first.rest, &mut first.answer, wait) {
+            return false;
+        }
+        if let Some(Begun { key, asked, answer, .. }) = self.begun.pop_front()
+            && let Some(session) = self.sessions.get_mut(&key)
+        {
+            self.out.push((key.0, session.keep(asked, answer)));
+        }
+        true
+    }
+    /// Waits for the oldest that was begun; what else is done by then is answered with it.
+    fn go_on(&mut self) {
+        let mut more = self.finish(true);
+        while more && self.out.len() < TOGETHER_MAX {
+            more = self.finish(false);
+        }
+    }
+    /// Sends all answers.
+    fn leave(&mut self, socket: &UdpSocket) {
+        let mut rest = &self.out[..];
+        while let Some((to, _)) = rest.first() {
+            let count = rest.iter().take_while(|(other, _)| other == to).count();
+            let (now, after) = rest.split_at(count);
+            let all: Vec<IoSlice<'_>> =
+                now.iter().map(|(_, answer)| IoSlice::new(answer.datagram())).collect();
+            send(socket, &all, Some(*to), to.ip().to_canonical().is_loopback());
+            rest = after;
+        }
+        self.out.clear();
     }
 }
 
-/// The client side.
-pub(crate) struct Client {
-    socket: UdpSocket,
-    owner: Owner,
-    began: Instant,
-    heard: Instant,
-    /// What was sent and not answered.
-    sent: VecDeque<(u16, Vec<u8>)>,
-    buffer: Vec<u8>,
-}
-
-impl Client {
-    /// Connects; an empty token means none. At most `window` transactions are outstanding. Also what the device says.
-    ///
-    /// # Errors
-    /// If it is refused, or nobody answers.
-    pub(crate) fn greet(
-        address: impl ToSocketAddrs,
-        greeting: [u8; 5],
-        token: &str,
-        window: u16,
-    ) -> Result<(Client, Vec<u8>), String> {
-        let words = |error: io::Error| error.to_string();
-        let to = address.to_socket_addrs().map_err(words)?.next().ok_or("no such address")?;
-        let own = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let socket = UdpSocket::bind(own).map_err(words)?;
-        socket.connect(to).map_err(words)?;
-        socket.set_read_timeout(Some(LOOK)).map_err(words)?;
-        // With less it loses more, and asks again.
-        let _ = set_socket_recv_buffer_size(&socket, RECEIVE);
-        let count = u8::try_from(token.len()).map_err(|_| "a token has at most 255 bytes")?;
-        let mut own = Client {
-            socket,
-            owner: Owner::new(window),
-            began: Instant::now(),
-            heard: Instant::now(),
-            sent: VecDeque::new(),
-            buffer: vec![0; DATAGRAM_MAX],
-        };
-        let answer = own.transact([&greeting[..], &[count], token.as_bytes()].concat())?;
-        if answer == [Refused::Clear as u8] {
-            return Err("the device wants TLS from other hosts, which DTP has not".to_owned());
-        }
-        let said = answer.split_last_chunk::<COOKIE_LEN>();
-        let Some(([0, hello @ ..], cookie)) = said else {
-            return Err("the device knows no such token".to_owned());
-        };
-        own.transact(cookie.to_vec())?;
-        Ok((own, hello.to_vec()))
-    }
-    /// How many transactions were answered, and how many had to be sent again.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.owner.done(), self.owner.again())
-    }
-    fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-    fn send(&self, number: u16, data: &[u8]) {
-        let flags = Flags { request: true, ..Flags::default() };
-        let packet = Packet { src: 1, dst: 2, sequence: number, acknowledged: 0, flags, data };
-        if let Ok(bytes) = packet.emit() {
-            let _ = self.socket.send(&bytes);
-        }
-    }
-    fn again(&self, number: u16) {
-        if let Some((_, data)) = self.sent.iter().find(|(sent, _)| *sent == number) {
-            self.send(number, data);
-        }
-    }
-    /// Takes a datagram if there is one, and sends again what is overdue: a transaction that was answered, and how.
-    ///
-    /// # Errors
-    /// If the device is silent for too long.
-    pub(crate) fn pump(&mut self) -> Result<Option<(u16, Vec<u8>)>, String> {
-        let received = self.socket.recv(&mut self.buffer);
-        let now = self.now();
-        let answered = match received {
-            Ok(len) => self.answered(len, now),
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => None,
-                io::ErrorKind::Interrupted => None,
-                _ => return Err(error.to_string()),
-            },
-        };
-        if let Some(number) = self.owner.overdue(now) {
-            self.again(number);
-        }
-        match self.heard.elapsed() > PATIENCE {
-            true => Err("the device does not answer".to_owned()),
-            false => Ok(answered),
-        }
-    }
-    fn answered(&mut self, len: usize, now: u64) -> Option<(u16, Vec<u8>)> {
-        let packet = Packet::parse(&self.buffer[..len]).ok()?;
-        self.heard = Instant::now();
-        if packet.flags.nak {
-            let number = packet.acknowledged.wrapping_add(1);
-            if self.owner.missed(number, now) {
-                self.again(number);
-            }
-            return None;
-        }
-        self.owner.answered(&packet, now)?;
-        let answer = (packet.sequence, packet.data.to_vec());
-        self.sent.retain(|(number, _)| *number != answer.0);
-        Some(answer)
-    }
-    /// Sends a transaction if the window has room; else gives it back.
-    pub(crate) fn offer(&mut self, data: Vec<u8>) -> Result<u16, Vec<u8>> {
-        let Some(number) = self.owner.request(self.now()) else { return Err(data) };
-        if self.sent.is_empty() {
-            self.heard = Instant::now();
-        }
-        self.send(number, &data);
-        self.sent.push_back((number, data));
-        Ok(number)
-    }
-    /// Sends a transaction once the window has room; what is answered meanwhile is of no interest.
-    ///
-    /// # Errors
-    /// If the device is silent for too long.
-    pub(crate) fn submit(&mut self, mut data: Vec<u8>) -> Result<u16, String> {
-        loop {
-            match self.offer(data) {
-                Ok(number) => return Ok(number),
-                Err(back) => data = back,
-            }
-            self.pump()?;
-        }
-    }
-    /// Sends a transaction and waits for its answer.
-    ///
-    /// # Errors
-    /// If the device is silent for too long.
-    pub(crate) fn transact(&mut self, data: Vec<u8>) -> Result<Vec<u8>, String> {
-        let wanted = self.submit(data)?;
-        loop {
-            match self.pump()? {
-                Some((number, answer)) if number == wanted => return Ok(answer),
-                _ => {}
-            }
-        }
-    }
+/// The token of a client's first transaction.
+fn greeting<S: Service>(data: &[u8]) -> Option<&[u8]> {
+    let (len, rest) = data.strip_prefix(&S::GREETING)?.split_first()?;
+    rest.get(..usize::from(*len))
 }
 
 /// A line between a client and a device that loses a third of the datagrams of either direction.
@@ -392,4 +541,56 @@ pub(crate) fn lossy(to: SocketAddr) -> SocketAddr {
         }
     });
     address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_of_one_length_leave_together_and_a_shorter_one_ends_them() {
+        let count = |lens: &[usize]| {
+            let all: Vec<Vec<u8>> = lens.iter().map(|len| vec![0; *len]).collect();
+            let all: Vec<IoSlice<'_>> = all.iter().map(|data| IoSlice::new(data)).collect();
+            together(&all)
+        };
+        assert_eq!(count(&[40, 40, 40]), 3);
+        assert_eq!(count(&[40, 40, 12, 12]), 3);
+        assert_eq!(count(&[40, 41, 40]), 1);
+        assert_eq!(count(&[32_796, 32_796]), 1);
+        assert_eq!(count(&[4124; 20]), 15);
+        assert_eq!(count(&[40; 100]), TOGETHER_MAX);
+    }
+
+    #[test]
+    fn what_a_client_has_is_not_kept_and_its_room_is_used_again() {
+        let mut session = Session {
+            device: Device::default(),
+            own: (),
+            cookie: [0; COOKIE_LEN],
+            proved: true,
+            kept: VecDeque::new(),
+            bytes: 0,
+            spare: Vec::new(),
+            heard: Instant::now(),
+        };
+        // Numbers wrap.
+        let first = u16::MAX - 2;
+        for at in 0..6 {
+            let mut answer = session.answer();
+            answer.put(&[at as u8; 100]);
+            session.keep(Asked { src: 1, dst: 2, sequence: first.wrapping_add(at) }, answer);
+        }
+        session.received(first.wrapping_add(3));
+        let left: Vec<u16> = session.kept.iter().map(|(number, _)| *number).collect();
+        assert_eq!(left, [1, 2]);
+        assert_eq!((session.bytes, session.spare.len()), (2 * (HEADER_LEN + 100), 4));
+        assert_eq!(session.answer().data(), [0; 0]);
+        for at in 0..2000 {
+            let mut answer = session.answer();
+            answer.put(&[0; 50_000]);
+            session.keep(Asked { src: 1, dst: 2, sequence: at }, answer);
+            assert!(session.bytes <= KEPT_MAX.1 && session.spare.len() <= SPARE_MAX);
+        }
+    }
 }

@@ -6,6 +6,7 @@
 //! | `port`      | interfaces as elements of a graph: TAP, AF_PACKET, AF_XDP                        |
 //! | `clock`     | the wall clock on which a graph runs                                            |
 //! | `dataplane` | a router's ports: frames shared with the kernel, its programs, its neighbours   |
+//! | `datagrams` | several datagrams with one system call                                           |
 //! | `shared`    | memory of another process that may change it at any time                        |
 //! | `link`      | interfaces of a network namespace: pairs, addresses, MTU, offloads              |
 //! | `netlink`   | requests to the kernel, and its answers                                         |
@@ -28,6 +29,7 @@ pub mod clock;
 pub mod control;
 pub mod cores;
 pub mod counters;
+pub mod datagrams;
 pub mod dataplane;
 mod error;
 pub mod files;

@@ -3,26 +3,30 @@
 //!
 //! A client begins with `LMDK` 1 and its token, and is told the size of its disk, 8 bytes, and of a block, 4 bytes. A
 //! transaction is a request of NBD with its data, its answer a simple reply with what was read, of at most
-//! [`LENGTH_MAX`] bytes. A client's requests are executed one
-//! after another: a read that takes long delays those after it.
+//! [`LENGTH_MAX`] bytes. A client's requests are executed in order. Reads only begin in order, so that the medium has
+//! all of them to do at once; whatever is no read waits for those before it.
 
 use super::gate::Gate;
+use super::medium::Reading;
 use super::nbd::{Session, failure};
 use super::{ANSWER, Disk, MEDIUM, POLICY, RECEIVE};
-use crate::transactions::{self, Client, Refused, Service};
+use crate::account::Lap;
+use crate::transactions::{self, Answer, Awake, Client, Refused, Service};
 use lastmeter_wire::nbd::{self, Command, REQUEST_LEN, Request, error, flag};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
 
 /// The longest read or write.
 pub const LENGTH_MAX: u32 = 32 << 10;
 /// Threads that serve clients, each a part of them.
 const THREADS: usize = 4;
 /// Bytes that a client asks for at once: what its socket has room for.
-const AHEAD_MAX: u32 = 128 << 10;
+const AHEAD_MAX: u32 = 256 << 10;
 /// Bytes of a simple reply.
 const REPLY_LEN: usize = 16;
 
@@ -36,12 +40,15 @@ pub(super) fn listen(
     tell: &Arc<dyn Fn(&str) + Send + Sync>,
 ) -> io::Result<SocketAddr> {
     let mut address = wanted;
+    // Half of the processors may look for datagrams: clients, too, may be here.
+    let cores = available_parallelism().map_or(1, usize::from);
+    let awake = Arc::new(Awake::at_most((cores / 2).max(1)));
     for _ in 0..THREADS {
         let socket = shared(address)?;
         address = socket.local_addr()?;
-        let (disk, tell) = (disk.clone(), tell.clone());
+        let (disk, tell, awake) = (disk.clone(), tell.clone(), awake.clone());
         std::thread::spawn(move || {
-            if let Err(why) = transactions::serve(&*disk, &socket) {
+            if let Err(why) = transactions::serve(&*disk, &socket, awake) {
                 tell(&why);
             }
         });
@@ -61,6 +68,7 @@ fn shared(address: SocketAddr) -> io::Result<UdpSocket> {
 impl Service for Disk {
     const GREETING: [u8; 5] = *b"LMDK\x01";
     type Session<'a> = Gate<'a>;
+    type Rest = Begun;
 
     fn begin(&self, token: &[u8], _: bool) -> Result<(Gate<'_>, Vec<u8>), Refused> {
         let client = self.client(&String::from_utf8_lossy(token)).ok_or(Refused::Unknown)?;
@@ -68,54 +76,104 @@ impl Service for Disk {
         let (size, block) = (gate.size().to_be_bytes(), self.medium.block().to_be_bytes());
         Ok((gate, [&size[..], &block].concat()))
     }
-    fn execute<'a>(&'a self, gate: &mut Gate<'a>, transaction: &[u8]) -> Vec<u8> {
+    fn is_ordered(&self, transaction: &[u8]) -> bool {
+        parsed(transaction).is_none_or(|(request, _)| request.command != Command::READ)
+    }
+    fn execute<'a>(
+        &'a self,
+        gate: &mut Gate<'a>,
+        transaction: &[u8],
+        answer: &mut Answer,
+    ) -> Option<Begun> {
         let mut lap = self.account.begin();
-        let whole = transaction.split_first_chunk::<REQUEST_LEN>();
-        let parsed = whole.and_then(|(head, data)| Some((Request::parse(head).ok()?, data)));
-        let Some((request, data)) = parsed else {
+        let Some((request, data)) = parsed(transaction) else {
             self.account.refuse("a request that is not whole");
-            return Vec::new();
+            return None;
         };
-        let refuse = |code: u32, why: &str| {
-            self.account.refuse(why);
-            nbd::simple(code, request.cookie).to_vec()
-        };
-        let (length, carried) = (request.length, data.len() as u64);
+        let (length, carried, cookie) = (request.length, data.len() as u64, request.cookie);
         let fits = match request.command {
             Command::READ => length <= LENGTH_MAX && carried == 0,
             Command::WRITE => length <= LENGTH_MAX && carried == u64::from(length),
             _ => carried == 0,
         };
         if !fits {
-            return refuse(error::INVALID, "data of the wrong length");
+            return self.refused(answer, cookie, error::INVALID, "data of the wrong length");
         }
         if request.command == Command::STATUS {
-            return refuse(error::UNSUPPORTED, "unknown command");
+            return self.refused(answer, cookie, error::UNSUPPORTED, "unknown command");
         }
         lap.served(RECEIVE);
         let at = match Session::place(gate, &request, data) {
             Ok(at) => at,
-            Err((code, why)) => return refuse(code, why),
+            Err((code, why)) => return self.refused(answer, cookie, code, why),
         };
         lap.served(POLICY);
-        let mut answer = nbd::simple(0, request.cookie).to_vec();
+        if request.command == Command::READ {
+            let reading = self.medium.begin(at, length as usize);
+            answer.put(&nbd::simple(0, cookie));
+            answer.room(length as usize);
+            let mut begun = Begun { cookie, reading, lap: Some(lap) };
+            return (!self.finish(&mut begun, answer, false)).then_some(begun);
+        }
         let done = match request.command {
-            Command::READ => {
-                answer.resize(REPLY_LEN + length as usize, 0);
-                self.medium.read(at, &mut answer[REPLY_LEN..])
-            }
             Command::WRITE => self.medium.write(at, data, request.flags & flag::FUA != 0),
             _ => Session::new(self).execute(&request, at, &mut []),
         };
         lap.served(MEDIUM);
         if let Err(failed) = done {
             let (code, why) = failure(&failed);
-            return refuse(code, why);
+            return self.refused(answer, cookie, code, why);
         }
+        answer.put(&nbd::simple(0, cookie));
         lap.served(ANSWER);
-        self.account.end(lap, carried.max((answer.len() - REPLY_LEN) as u64));
-        answer
+        self.account.end(lap, carried);
+        None
     }
+    fn finish(&self, begun: &mut Begun, answer: &mut Answer, wait: bool) -> bool {
+        let bytes = answer.data().get_mut(REPLY_LEN..).unwrap_or_default();
+        let length = bytes.len() as u64;
+        let read = match begun.reading.finish(&self.medium, bytes, wait) {
+            Ok(false) => return false,
+            Ok(true) => Ok(()),
+            Err(failed) => Err(failed),
+        };
+        let Some(mut lap) = begun.lap.take() else { return true };
+        lap.served(MEDIUM);
+        match read {
+            Ok(()) => {
+                lap.served(ANSWER);
+                self.account.end(lap, length);
+            }
+            Err(failed) => {
+                let (code, why) = failure(&failed);
+                self.refused(answer, begun.cookie, code, why);
+            }
+        }
+        true
+    }
+}
+
+impl Disk {
+    /// Answers that it is not done, and nothing else.
+    fn refused(&self, answer: &mut Answer, cookie: u64, code: u32, why: &str) -> Option<Begun> {
+        self.account.refuse(why);
+        answer.clear();
+        answer.put(&nbd::simple(code, cookie));
+        None
+    }
+}
+
+/// A transaction's request and data, if it is whole.
+fn parsed(transaction: &[u8]) -> Option<(Request, &[u8])> {
+    let (head, data) = transaction.split_first_chunk::<REQUEST_LEN>()?;
+    Some((Request::parse(head).ok()?, data))
+}
+
+/// A read that was begun.
+pub struct Begun {
+    cookie: u64,
+    reading: Reading,
+    lap: Option<Lap>,
 }
 
 /// The client side: a disk elsewhere.
@@ -157,23 +215,30 @@ impl Remote {
         let request = Request { flags, command, cookie: 0, offset, length };
         [&request.emit()[..], data].concat()
     }
-    /// Asks for a part, with a tag that comes back with it; false if too many requests are outstanding.
+    /// While it waits it stays awake for so long, where the disk answered sooner the last time: faster, and a processor
+    /// does nothing else.
+    pub fn stay_awake(&mut self, limit: Duration) {
+        self.client.stay_awake(limit);
+    }
+    /// Asks for a part, with a tag that comes back with it, when it next waits for an answer; false if too many
+    /// requests are outstanding.
     pub fn ask(&mut self, tag: u64, offset: u64, length: u32) -> bool {
-        let data = Remote::transaction(Command::READ, 0, offset, length, &[]);
-        let Ok(number) = self.client.offer(data) else { return false };
+        let (flags, cookie, command) = (0, 0, Command::READ);
+        let request = Request { flags, command, cookie, offset, length };
+        let Some(number) = self.client.queue(&request.emit()) else { return false };
         self.asked.insert(number, tag);
         true
     }
-    /// Waits for the next answer to what was asked: its tag, and what was read.
+    /// Waits for the next answer to what was asked: has its tag and what was read used.
     ///
     /// # Errors
     /// If it was refused, or the disk does not answer.
-    pub fn answer(&mut self) -> Result<(u64, Vec<u8>), String> {
+    pub fn answer<T>(&mut self, act: impl FnOnce(u64, &[u8]) -> T) -> Result<T, String> {
         loop {
-            if let Some((number, answer)) = self.client.pump()?
+            if let Some((number, answer)) = self.client.advance()?
                 && let Some(tag) = self.asked.remove(&number)
             {
-                return Ok((tag, Remote::checked(&answer)?.to_vec()));
+                return Ok(act(tag, Remote::checked(answer)?));
             }
         }
     }
@@ -207,11 +272,13 @@ impl Remote {
 #[cfg(test)]
 mod tests {
     use super::super::server::{Config, Server};
+    use super::super::timing::{Access, Timing};
     use super::*;
     use crate::transactions::lossy;
-    use lastmeter_base::Stream as Random;
+    use lastmeter_base::{Stream as Random, Time};
     use lastmeter_plugin::host::{Host, Limits};
     use std::path::Path;
+    use std::time::Instant;
 
     const OWNER: &str = "the-owners-secret";
     const GUEST: &str = "guest-of-this-house";
@@ -271,14 +338,69 @@ mod tests {
             while next < BLOCKS && remote.ask(next, next * 512, 512) {
                 next += 1;
             }
-            let (tag, data) = remote.answer().expect("answered");
-            let at = tag as usize * 512;
-            assert_eq!(data, model[at..at + 512]);
+            let check = |tag: u64, data: &[u8]| {
+                let at = tag as usize * 512;
+                assert_eq!(data, &model[at..at + 512]);
+            };
+            remote.answer(check).expect("answered");
             seen += 1;
         }
         let mut all = vec![0; model.len()];
         server.disk.medium.read(0, &mut all).expect("read");
         assert!(all == model);
+    }
+
+    /// A medium that takes so long for each read, however many it has to do.
+    struct Slow;
+    const SLOW: lastmeter_base::Duration = lastmeter_base::Duration::from_ms(10);
+
+    impl Timing for Slow {
+        fn done(&mut self, now: Time, access: Access) -> Time {
+            if access.write { now } else { now + SLOW }
+        }
+    }
+
+    #[test]
+    fn reads_go_on_together_and_see_what_was_written_before_them_and_nothing_later() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = format!(
+            "file = 'disk.img'\nsize = '128 KiB'\ndatagrams = '127.0.0.1:0'\n\
+             [clients.owner]\ntoken = '{OWNER}'\n"
+        );
+        let config = Config::parse(&text).expect("sound");
+        let host = Host::new(Limits { instances: 1, ..Limits::default() }).expect("a host");
+        let fit = |_: u64| -> Result<Box<dyn Timing>, String> { Ok(Box::new(Slow)) };
+        let disk = config.disk_like(folder.path(), Arc::new(host), Some(&fit)).expect("a disk");
+        let server = Server::start(&config, folder.path(), disk, |_| {}).expect("it listens");
+        let address = server.datagrams.expect("an address");
+        for (to, loses) in [(address, false), (lossy(address), true)] {
+            let mut remote = Remote::greet(to, OWNER, 4096).expect("let in");
+            let began = Instant::now();
+            assert!((0..32).all(|at| remote.ask(at, at * 4096, 4096)), "the window has room");
+            let mut seen: Vec<u64> = (0..32)
+                .map(|_| remote.answer(|tag, data| (tag, data.len())).expect("answered").0)
+                .collect();
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..32));
+            // One after another they take 320 ms.
+            assert!(loses || began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+            let mut before = 0;
+            for round in 1..12u8 {
+                let read = || Remote::transaction(Command::READ, 0, 8192, 512, &[]);
+                let write = Remote::transaction(Command::WRITE, 0, 8192, 512, &[round; 512]);
+                let asked =
+                    [read(), write, read()].map(|data| remote.client.submit(data).expect("sent"));
+                let mut answers = HashMap::new();
+                while answers.len() < 3 {
+                    answers.extend(remote.client.pump().expect("it answers"));
+                }
+                let found = asked.map(|number| answers[&number][REPLY_LEN..].to_vec());
+                assert_eq!(found, [vec![before; 512], vec![], vec![round; 512]], "{loses}");
+                before = round;
+            }
+            let zero = Remote::transaction(Command::ZEROES, 0, 8192, 512, &[]);
+            remote.client.transact(zero).expect("it answers");
+        }
     }
 
     #[test]

@@ -9,13 +9,15 @@ use super::timing::{Access, Timed, Timing, wait};
 use rustix::fs::{
     Advice, FallocateFlags, MemfdFlags, SeekFrom, fadvise, fallocate, memfd_create, seek, sendfile,
 };
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
 
 /// Bytes that are written or compared at once where a command has many.
 const PIECE: usize = 1 << 16;
@@ -24,6 +26,8 @@ const PIECE: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Medium {
     file: File,
+    /// The same, of which the kernel reads no more than is asked for.
+    scattered: Option<File>,
     size: u64,
     block: u32,
     read_only: bool,
@@ -56,7 +60,12 @@ impl Medium {
         if let Some(size) = size.filter(|size| *size > length && !read_only) {
             file.set_len(size)?;
         }
-        Medium::new(file, block, read_only, false)
+        let mut medium = Medium::new(file, block, read_only, false)?;
+        // Without it, reads at once may read more than they need.
+        medium.scattered = File::open(format!("/proc/self/fd/{}", medium.file.as_raw_fd()))
+            .ok()
+            .filter(|file| fadvise(file, 0, None, Advice::Random).is_ok());
+        Ok(medium)
     }
     /// Memory.
     ///
@@ -73,7 +82,8 @@ impl Medium {
             let why = format!("{size} bytes are not one or more blocks of {block} (512 or 4096)");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        Ok(Medium { file, size, block, read_only, memory, turn: RwLock::new(()), timed: None })
+        let (turn, timed, scattered) = (RwLock::new(()), None, None);
+        Ok(Medium { file, scattered, size, block, read_only, memory, turn, timed })
     }
     /// The same, with commands that take as long as in a model.
     #[must_use]
@@ -115,11 +125,17 @@ impl Medium {
             let left = (end - place) as usize;
             match sendfile(&to, &self.file, Some(&mut place), left) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(())
+    }
+    /// Begins a read, which must be within the disk: several that were begun go on at the same time.
+    pub fn begin(&self, at: u64, length: usize) -> Reading {
+        let access = Access { write: false, at, length: length as u64 };
+        let due = self.timed.as_ref().filter(|_| length > 0).map(|timed| timed.due(access));
+        Reading { at, due, told: false }
     }
     /// Reads; the range must be within the disk.
     ///
@@ -229,7 +245,7 @@ impl Medium {
     pub fn trim(&self, at: u64, length: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match self.allocate(flags, at, length) {
-            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(Errno::OPNOTSUPP) => Ok(()),
             other => Ok(other?),
         }
     }
@@ -256,7 +272,7 @@ impl Medium {
         while place < end && extents.len() < most {
             let data = match seek(&self.file, SeekFrom::Data(place)) {
                 Ok(data) => data.min(end),
-                Err(rustix::io::Errno::NXIO) => end,
+                Err(Errno::NXIO) => end,
                 // A file system that cannot tell: everything counts as data.
                 Err(_) => {
                     extents.push(Extent { length: end - place, hole: false });
@@ -275,6 +291,54 @@ impl Medium {
             }
         }
         extents
+    }
+}
+
+/// A read that was begun.
+#[derive(Debug)]
+pub struct Reading {
+    at: u64,
+    /// When the model has done it.
+    due: Option<Instant>,
+    /// The medium was told to bring the bytes.
+    told: bool,
+}
+
+impl Reading {
+    /// Reads into `bytes`, as many as were asked for: whether that is done, which it is if it may `wait`.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    pub fn finish(&mut self, medium: &Medium, bytes: &mut [u8], wait: bool) -> io::Result<bool> {
+        if !wait && !self.is_due() {
+            return Ok(false);
+        }
+        let file = medium.scattered.as_ref().unwrap_or(&medium.file);
+        if wait || medium.memory {
+            file.read_exact_at(bytes, self.at)?;
+            if let Some(due) = self.due {
+                super::timing::wait(due);
+            }
+            return Ok(true);
+        }
+        let length = bytes.len() as u64;
+        let part = &mut [IoSliceMut::new(bytes)];
+        // The kernel begins to bring what it has not, but for what follows a part that it has.
+        let (read, begun) = match preadv2(file, part, self.at, ReadWriteFlags::NOWAIT) {
+            Ok(read) => (read as u64, false),
+            Err(Errno::AGAIN) => (0, true),
+            // A file system that cannot say whether it would wait.
+            Err(Errno::INTR | Errno::OPNOTSUPP) => (0, false),
+            Err(error) => return Err(error.into()),
+        };
+        if read < length && !begun && !self.told {
+            let _ = fadvise(file, self.at + read, NonZeroU64::new(length - read), Advice::WillNeed);
+            self.told = true;
+        }
+        Ok(read == length)
+    }
+    fn is_due(&self) -> bool {
+        self.due.is_none_or(|due| Instant::now() >= due)
     }
 }
 

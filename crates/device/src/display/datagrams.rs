@@ -7,22 +7,25 @@
 
 use super::commands::{execute, who};
 use super::gate::{Display, Gate};
-use crate::transactions::{self, ANSWER_MAX, Client, Refused, Service};
+use crate::transactions::{self, ANSWER_MAX, Answer, Awake, Client, Refused, Service};
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::framebuffer::{ANSWER, ANSWERED, HEADER_LEN, Header, Operation, status};
+use std::convert::Infallible;
 use std::net::{ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
 
 /// Serves programs until the socket fails.
 ///
 /// # Errors
 /// Why it failed.
 pub fn serve(display: &Display, socket: &UdpSocket) -> Result<(), String> {
-    transactions::serve(display, socket)
+    transactions::serve(display, socket, Arc::new(Awake::at_most(1)))
 }
 
 impl Service for Display {
     const GREETING: [u8; 5] = *b"LMFB\x02";
     type Session<'a> = (&'a str, Gate<'a>);
+    type Rest = Infallible;
 
     fn begin(&self, token: &[u8], is_local: bool) -> Result<(Self::Session<'_>, Vec<u8>), Refused> {
         if self.tls.is_some() && !is_local {
@@ -33,10 +36,20 @@ impl Service for Display {
         let size = [gate.region.w.to_be_bytes(), gate.region.h.to_be_bytes()].concat();
         Ok(((client, gate), size))
     }
+    fn is_ordered(&self, _: &[u8]) -> bool {
+        true
+    }
+    fn finish(&self, rest: &mut Infallible, _: &mut Answer, _: bool) -> bool {
+        match *rest {}
+    }
     /// A command that is not whole ends it.
-    fn execute<'a>(&'a self, session: &mut Self::Session<'a>, mut commands: &[u8]) -> Vec<u8> {
+    fn execute<'a>(
+        &'a self,
+        session: &mut Self::Session<'a>,
+        mut commands: &[u8],
+        answers: &mut Answer,
+    ) -> Option<Infallible> {
         let (client, gate) = session;
-        let mut answers = Vec::new();
         gate.fit();
         while let Some((head, rest)) = commands.split_first_chunk::<HEADER_LEN>() {
             let mut lap = self.commands.begin();
@@ -50,18 +63,19 @@ impl Service for Display {
             let area = header.area;
             let reads = header.operation == Operation::READ;
             let long = HEADER_LEN + 4 * usize::from(area.w) * usize::from(area.h);
-            let (state, back) = if reads && answers.len() + long > ANSWER_MAX {
+            let (state, back) = if reads && answers.data().len() + long > ANSWER_MAX {
                 self.commands.refuse("more pixels than fit into an answer");
                 (status::INVALID, Vec::new())
             } else {
                 execute(self, gate, client, (&header, data), lap)
             };
-            if (header.flags & ANSWER != 0 || reads) && answers.len() + HEADER_LEN <= ANSWER_MAX {
-                answers.extend(header.answer(state, back.len() as u32).emit());
-                answers.extend(back);
+            let room = answers.data().len() + HEADER_LEN <= ANSWER_MAX;
+            if (header.flags & ANSWER != 0 || reads) && room {
+                answers.put(&header.answer(state, back.len() as u32).emit());
+                answers.put(&back);
             }
         }
-        answers
+        None
     }
 }
 

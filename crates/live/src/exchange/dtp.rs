@@ -2,7 +2,7 @@
 //!
 //! The owner keeps up to a window of requests outstanding; each response acknowledges. A device that misses a request
 //! says so (NAK), and answers one that it has already executed from what it kept. What nobody answers is sent again
-//! after 5 ms.
+//! after 5 ms, then after twice as long each time, as the device may be busy: up to 80 ms.
 //!
 //! Source: ISI final report §3.a has the function; windows and times are ours.
 
@@ -19,8 +19,9 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Until a request is sent again, in nanoseconds.
+/// Until a request is sent again, at first and at most, in nanoseconds.
 const PATIENCE: u64 = 5_000_000;
+const PATIENCE_MAX: u64 = 80_000_000;
 /// Most requests outstanding, and responses kept.
 const WINDOW_MAX: u16 = 256;
 /// The longest datagram.
@@ -90,7 +91,10 @@ impl Owner {
 
     /// The request that nobody has answered for too long.
     pub fn overdue(&mut self, now: u64) -> Option<u16> {
-        let late = |(_, _, last): &&(u16, u64, u64)| now.saturating_sub(*last) > PATIENCE;
+        let late = |(_, first, last): &&(u16, u64, u64)| {
+            let patience = (last - first).clamp(PATIENCE, PATIENCE_MAX);
+            now.saturating_sub(*last) > patience
+        };
         let number = self.outstanding.iter().find(late)?.0;
         self.missed(number, now).then_some(number)
     }
