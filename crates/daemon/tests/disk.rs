@@ -2,6 +2,7 @@
 //!
 //! Rows: N-32.
 
+use super::attempts::in_time;
 use super::initiator::Initiator;
 use super::{PROGRAM, has, said};
 use lastmeter_wire::scsi::Sense;
@@ -369,31 +370,42 @@ fn initiators(disk: &Disk, folder: &Path) {
     assert_eq!(std::fs::read(folder.join("disk.img")).unwrap(), image, "anyone wrote");
 }
 
-/// The same file read by a program here and over TCP: both rates, and the share.
+/// The same file read by a program here and over TCP and UDP: rates, shares, CPU time. On a disk as slow as those of the
+/// document's time, UDP has the share that it published.
 #[test]
 fn the_disk_is_measured_beside_a_local_file_over_tcp_and_udp_n_30_n_34() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut bench = Command::new(PROGRAM);
-    bench.args(["disk", "bench", "--quick", "--json", "--local"]).arg(folder.path());
-    let told = said(&bench.output().unwrap(), 0);
-    let lines: Vec<serde_json::Value> =
-        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let names: Vec<&str> = lines.iter().map(|line| line["bench"].as_str().unwrap()).collect();
-    let all = ["disk", "cache"].map(|medium| {
-        ["4k@1", "4k@32", "64k@1", "64k@32"]
-            .map(|cell| ["local", "local-udp"].map(|way| format!("disk/{way}-{medium}-{cell}")))
+    super::camera::tried(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bench = Command::new(PROGRAM);
+        bench.args(["disk", "bench", "--quick", "--json", "--local"]).arg(folder.path());
+        let told = said(&bench.output().unwrap(), 0);
+        let lines: Vec<serde_json::Value> =
+            told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let names: Vec<&str> = lines.iter().map(|line| line["bench"].as_str().unwrap()).collect();
+        let cells = |medium: &str| {
+            ["4k@1", "4k@32", "64k@1", "64k@32"].map(|cell| format!("{medium}-{cell}"))
+        };
+        let mut all = ["disk", "cache", "1995"].map(cells).concat();
+        all.push("1995-in-order-64k@1".to_owned());
+        let all = all
+            .iter()
+            .flat_map(|cell| ["local", "local-udp"].map(|way| format!("disk/{way}-{cell}")));
+        assert_eq!(names, all.collect::<Vec<_>>());
+        for line in &lines {
+            let [value, other, ratio] =
+                ["value", "peer_value", "ratio"].map(|key| line[key].as_f64().unwrap());
+            assert!(value > 0.0 && other > 0.0 && (ratio - value / other).abs() < 1e-9, "{line}");
+            assert_eq!(line["peer"], "local file");
+            assert!(line["cpu_per_read"]["local"].as_f64().unwrap() > 0.0, "{line}");
+        }
+        // A cached read costs less than the same over a network, by far.
+        for line in &lines[8..10] {
+            assert!(line["ratio"].as_f64() < Some(1.0), "{line}");
+        }
+        // The published share is of the maximum, which is that in order.
+        let line = lines.last().unwrap();
+        in_time!(line["ratio"].as_f64() > Some(0.8), "{line}");
     });
-    assert_eq!(names, all.concat().concat());
-    for line in &lines {
-        let [value, other, ratio] = ["value", "peer_value", "ratio"].map(|key| line[key].as_f64());
-        let (value, other, ratio) = (value.unwrap(), other.unwrap(), ratio.unwrap());
-        assert!(value > 0.0 && other > 0.0 && (ratio - value / other).abs() < 1e-9, "{line}");
-        assert_eq!(line["peer"], "local file");
-    }
-    // A cached read costs less than the same over a network, by far.
-    for line in &lines[8..10] {
-        assert!(line["ratio"].as_f64() < Some(1.0), "{line}");
-    }
 }
 
 #[test]

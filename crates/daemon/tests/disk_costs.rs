@@ -76,6 +76,56 @@ fn n_33_rate_time_and_processor_of_each_command_stand_beside_the_model() {
     });
 }
 
+/// Whether a file system can be mounted here on a file of nbdfuse; else why not.
+fn can_mount() -> Result<(), String> {
+    if !std::path::Path::new("/dev/fuse").exists() {
+        return Err("no /dev/fuse".to_owned());
+    }
+    let programs = ["unshare --version", "nbdfuse --version", "mke2fs -V", "mount --version"];
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    for program in programs {
+        let (name, option) = program.split_once(' ').unwrap();
+        let ran = Command::new(name).arg(option).env("PATH", &path).output();
+        ran.map_err(|error| format!("{name}: {error}"))?;
+    }
+    let root = Command::new("unshare").args(["--mount", "true"]).output().unwrap();
+    if root.status.success() { Ok(()) } else { Err("no right to mount".to_owned()) }
+}
+
+/// Files on ext4 on the disk: what was written is read and the file system is whole, which the work itself checks; the
+/// disk was asked for all of it, once in either direction; and figures of host, disk and model are told.
+#[test]
+fn n_33_a_file_systems_work_stands_beside_a_local_disk_and_the_model() {
+    if let Err(why) = can_mount() {
+        println!("SKIP: {why}");
+        return;
+    }
+    tried(|| {
+        let lines = lines("disk/files");
+        assert_eq!(names(&lines), ["make", "read", "remove"].map(|it| format!("disk/files-{it}")));
+        for line in &lines {
+            let [here, model, local] =
+                ["value", "peer_value", "local"].map(|key| number(&line[key]));
+            assert!(here > 0.0 && model > 0.0 && local > 0.0, "{line}");
+            // The model has what a local disk takes, and the disk's requests besides.
+            assert!(model < local, "{line}");
+            assert!(
+                number(&line["requests"]) > 0.0
+                    && number(&line["disk_cpu_per_request"]["here"]) > 0.0
+            );
+            println!("{line}");
+        }
+        const FILES: f64 = 100.0 * 100_000.0;
+        for line in &lines[..2] {
+            let asked = number(&line["bytes"]);
+            assert!((FILES..1.6 * FILES).contains(&asked), "{line}");
+            let cpu = &line["disk_cpu_per_request"];
+            let (here, model) = (number(&cpu["here"]), number(&cpu["model"]));
+            in_time!((here / model).max(model / here) < 4.0, "{here}, the model {model}");
+        }
+    });
+}
+
 #[test]
 fn n_80_more_at_a_time_bring_over_a_network_what_the_model_says() {
     tried(|| {

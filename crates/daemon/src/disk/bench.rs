@@ -362,6 +362,9 @@ pub(crate) fn bench(arguments: &Arguments, quick: bool) -> Result<Report, Compla
     if part("pipelined") {
         return super::pipelined::bench(arguments, quick);
     }
+    if part("files") {
+        return super::files::bench(arguments, quick);
+    }
     if let Some(folder) = local.clone().or_else(|| part("local").then(std::env::temp_dir)) {
         return super::local::bench(arguments, &folder, quick);
     }

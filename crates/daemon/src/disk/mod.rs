@@ -3,6 +3,7 @@
 mod bench;
 pub(crate) mod client;
 mod emulated;
+mod files;
 mod initiator;
 mod local;
 mod matrix;
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     /// Serve memory for a benchmark
     #[command(hide = true)]
     Memory(bench::Memory),
+    /// Do a file system's work for a benchmark
+    #[command(hide = true)]
+    Files(files::work::Work),
 }
 
 #[derive(clap::Args)]
@@ -60,6 +64,7 @@ pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
         Command::Identity(file) => ticket::identity(&file, read(&file)?.transfer.as_ref()),
         Command::Bench(arguments) => bench::bench(&arguments, quick),
         Command::Memory(arguments) => bench::memory(&arguments),
+        Command::Files(arguments) => files::work::run(&arguments),
     }
 }
 
