@@ -1,7 +1,7 @@
 //! A host that is this program, at the other end of an interface of a namespace whose kernel is real.
 //!
 //! ```text
-//! segments of the models' TCP --> TAP | eth0 --> the kernel --> a program, in a namespace
+//! frames, datagrams, segments of the models' TCP --> TAP or veth | eth0 --> the kernel --> a program, in a namespace
 //! ```
 //!
 //! The kernel of the namespace knows this host by its answers to ARP only, so no other protocol interferes.
@@ -9,12 +9,14 @@
 use crate::Complaint;
 use lastmeter_base::Ecn;
 use lastmeter_linux::port::{Counts, Offload, Port};
+use lastmeter_live::namespace::Isolation;
 use lastmeter_live::receive;
 use lastmeter_live::site::{HostOptions, Kind, Site};
 use lastmeter_transport::tcp::Segment;
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::ethernet::{ETHERTYPE_ARP, ETHERTYPE_IPV4};
-use lastmeter_wire::internet::{arp, ethernet, ipv4, protocol, tcp};
+use lastmeter_wire::internet::{arp, ethernet, ipv4, protocol, tcp, udp};
+use rustix::time::{ClockId, clock_gettime};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -30,12 +32,22 @@ const BATCH: usize = 64;
 /// How long the kernel has to say its Ethernet address.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// CPU seconds of this thread, with the softirqs that ran in its time where the kernel does not account these apart.
+pub(super) fn cpu() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
 /// A segment that has come.
 pub(super) struct Arrived {
     /// The port of this host.
     pub(super) port: u16,
     pub(super) segment: Segment,
     pub(super) payload: Vec<u8>,
+}
+
+fn hosts() -> [HostOptions; 1] {
+    [HostOptions { name: "host".to_owned(), address: HOST, prefix: 24 }]
 }
 
 pub(super) struct Far {
@@ -50,8 +62,17 @@ pub(super) struct Far {
 impl Far {
     /// A namespace, and this host before it.
     pub(super) fn open() -> Result<Far, Complaint> {
-        let hosts = [HostOptions { name: "host".to_owned(), address: HOST, prefix: 24 }];
-        let (site, ports) = Site::open(&hosts, Kind::Tap(Offload::None))?;
+        Far::at(Site::open(&hosts(), Kind::Tap(Offload::None))?)
+    }
+
+    /// The same with a veth pair between them: a frame is taken within the call that sends it. Made as root where
+    /// that is possible: programs may do more there, such as open a ring of AF_XDP.
+    pub(super) fn by_wire() -> Result<Far, Complaint> {
+        let root = Site::open_as(&hosts(), Kind::Packet, Isolation::Root);
+        Far::at(root.or_else(|_| Site::open(&hosts(), Kind::Packet))?)
+    }
+
+    fn at((site, ports): (Site, Vec<Box<dyn Port>>)) -> Result<Far, Complaint> {
         let port = ports.into_iter().next().ok_or("a site without ports")?;
         let mut far = Far { site, port, counts: Counts::default(), peer: EVERYBODY };
         let began = Instant::now();
@@ -94,6 +115,12 @@ impl Far {
     ) -> Result<Vec<u8>, Complaint> {
         let pseudo = |len| Sum::ipv4(HERE, HOST, protocol::TCP, len);
         self.packet(protocol::TCP, &segment.emit(ports, payload, pseudo)?)
+    }
+
+    /// The frame of a datagram, from and to a port of this number.
+    pub(super) fn datagram(&self, port: u16, payload: &[u8]) -> Result<Vec<u8>, Complaint> {
+        let pseudo = |len| Sum::ipv4(HERE, HOST, protocol::UDP, len);
+        self.packet(protocol::UDP, &udp::emit(port, port, payload, pseudo)?)
     }
 
     /// Sends frames.

@@ -15,6 +15,7 @@
 mod auth;
 mod auth_udp;
 mod copies;
+mod delivery;
 mod exchange;
 mod far;
 mod fixes;
@@ -109,7 +110,8 @@ pub fn all() -> impl Iterator<Item = (&'static str, Bench)> {
 
 /// What takes long, and is measured only when it is asked for.
 pub fn alone() -> impl Iterator<Item = (&'static str, Bench)> {
-    own_tcp::ALL.iter().chain(units::ALL).copied()
+    let own = own_tcp::ALL.iter().chain(units::ALL);
+    own.chain(delivery::ALL).copied()
 }
 
 /// Cases of code alone.
@@ -118,4 +120,4 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
 }
 
 /// What helper processes do for these.
-pub const TASKS: [Entry; 2] = [own_tcp::TASK, units::TASK];
+pub const TASKS: [Entry; 3] = [own_tcp::TASK, units::TASK, delivery::TASK];

@@ -134,3 +134,20 @@ fn n_68_copies_that_overlap_carry_long_messages_faster() {
         in_time!(gain > 1.2, "{gain} times one after the other");
     });
 }
+
+/// Aurora §3.5.1 and its model: the IP handler "delivers too, later by its work". So the same bytes cost more through
+/// IP than to a native socket: set before the first run with both ends on a core. AF_XDP needs root.
+#[test]
+fn a_67_a_native_socket_takes_the_same_data_for_less_than_ip() {
+    holds(|| {
+        let cost = |name: &str| {
+            run(&format!("delivery/{name}")).map(|found| value(&found[&format!("delivery/{name}")]))
+        };
+        let Some(native) = cost("packet") else { return };
+        let (udp, tcp) = (cost("udp").unwrap(), cost("tcp").unwrap());
+        in_time!(native < udp && native < tcp, "AF_PACKET {native} s, UDP {udp} s, TCP {tcp} s");
+        if let Some(ring) = cost("xdp") {
+            in_time!(ring < udp && ring < tcp, "AF_XDP {ring} s, UDP {udp} s, TCP {tcp} s");
+        }
+    });
+}

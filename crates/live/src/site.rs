@@ -82,7 +82,10 @@ impl Site {
     }
 
     /// Creates the hosts with exactly this isolation.
-    pub(crate) fn open_as(
+    ///
+    /// # Errors
+    /// When privileges are missing.
+    pub fn open_as(
         hosts: &[HostOptions],
         kind: Kind,
         isolation: Isolation,
@@ -352,8 +355,10 @@ impl Drop for Site {
 
 /// A port on an interface of this namespace that the user named, which is left unchanged: by AF_XDP
 /// if `kind` says so, else by a packet socket.
-/// Requires permission to capture on the interface.
-pub(crate) fn attach(interface: &str, kind: Kind) -> Result<Box<dyn Port>> {
+///
+/// # Errors
+/// Without the interface, or permission to capture on it.
+pub fn attach(interface: &str, kind: Kind) -> Result<Box<dyn Port>> {
     let what = || format!("opening a socket on {interface}");
     let index = link::index_of(interface)?;
     if kind == Kind::Xdp {
