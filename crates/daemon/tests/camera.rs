@@ -3,6 +3,7 @@
 use super::attempts::{Outcome, attempt, in_time};
 use super::{PROGRAM, has, plugin, said};
 use lastmeter_device::camera::encode::from_jpeg;
+use lastmeter_device::camera::frame::{Layout, Pixels};
 use lastmeter_device::camera::pattern::read;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -307,6 +308,32 @@ fn a_51_frames_come_in_cells_and_what_a_small_buffer_loses_is_told() {
     assert!(output.status.code() <= Some(2));
     let drops = &show(folder.path(), "frames")["paths"][0]["stages"][5]["drops"];
     assert!(drops["lost on the way"].as_u64() > Some(0), "{drops}");
+}
+
+#[test]
+fn a_167_frames_come_as_application_data_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_running, _, receivers) = start(folder.path(), "rate = 20\ncolour = false\n");
+    // 240 fragments a frame, two every 240 us: a frame takes 29 ms.
+    tried(|| {
+        let head = ["watch", &receivers, "--seconds", "1.5", "--units", "--format", "grey"];
+        let shape = ["--lines", "16", "--burst", "2", "--gap", "240", "--json"];
+        let told = said(&camera(folder.path(), &[&head[..], &shape].concat()), 0);
+        let seen: Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
+        in_time!(seen["frames"].as_u64() >= Some(3), "{seen}");
+    });
+    assert!(show(folder.path(), "shaping")["packets"].as_u64() > Some(3 * 238));
+    // The picture is whole: its digits can be read.
+    tried(|| {
+        let head = ["ask", &receivers, "--units", "--format", "grey", "--out", "frame.pgm"];
+        let shape = ["--lines", "16", "--burst", "2", "--gap", "240"];
+        let asked = camera(folder.path(), &[&head[..], &shape].concat());
+        in_time!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    });
+    let saved = std::fs::read(folder.path().join("frame.pgm")).unwrap();
+    let bytes = saved.strip_prefix(b"P5\n640 480\n255\n").unwrap().to_vec();
+    let picture = Pixels { bytes, ..Pixels::new(Layout::Grey, 640, 480) };
+    assert!(read(&picture).is_some());
 }
 
 #[test]

@@ -22,6 +22,9 @@
 //! assert_eq!(arrived[1].data, unit);
 //! # Ok::<(), lastmeter_wire::Error>(())
 //! ```
+//!
+//! Over a network, each fragment is a datagram ([`datagrams`]): one that is lost costs its unit and no other, and who
+//! receives is told of whole units only. A camera's frames travel so.
 
 use crate::Error;
 use crate::crc::{crc8, crc32};
@@ -97,6 +100,44 @@ pub fn emit(fragment: &Fragment<'_>, bytes: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
+/// The datagrams of a unit, of at most `most` bytes, each with a fragment.
+///
+/// # Errors
+/// If the unit or its priority is out of range, or there is no room for data.
+///
+/// ```
+/// use lastmeter_wire::framing::{Reassembler, datagrams};
+/// let unit = [7; 3000];
+/// let parts = datagrams(1, 0, &unit, 1472)?;
+/// assert_eq!(parts.len(), 3);
+/// let mut receiver = Reassembler::limited(3000);
+/// let arrived: Vec<_> = parts.iter().filter_map(|part| receiver.datagram(part)).collect();
+/// assert_eq!(arrived[0].data, unit);
+/// # Ok::<(), lastmeter_wire::Error>(())
+/// ```
+pub fn datagrams(unit: u16, priority: u8, data: &[u8], most: usize) -> Result<Vec<Vec<u8>>, Error> {
+    let refuse = |what, value: usize, max: usize| Error::DoesNotFit {
+        what,
+        value: value as u64,
+        max: max as u64,
+    };
+    if data.len() > UNIT_LEN_MAX {
+        return Err(refuse("unit", data.len(), UNIT_LEN_MAX));
+    }
+    let overhead = HEADER_LEN + TRAILER_LEN;
+    if most <= overhead {
+        return Err(refuse("fragment", overhead + 1, most));
+    }
+    let room = (most - overhead).min(u16::MAX.into());
+    let count = data.len().div_ceil(room).max(1);
+    let part = |at: usize| {
+        let range = at * room..((at + 1) * room).min(data.len());
+        let mut bytes = Vec::with_capacity(range.len() + overhead);
+        emit(&Fragment::part(unit, priority, data, range), &mut bytes).map(|()| bytes)
+    };
+    (0..count).map(part).collect()
+}
+
 /// Parses the first fragment of `bytes`, and returns the rest.
 ///
 /// # Errors
@@ -160,14 +201,34 @@ pub struct Counts {
 }
 
 /// Reassembles units, one per priority at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reassembler {
     places: [Option<(u16, Vec<u8>)>; PRIORITIES],
+    len_max: usize,
     /// Its counters.
     pub counts: Counts,
 }
 
+impl Default for Reassembler {
+    fn default() -> Reassembler {
+        Reassembler::limited(UNIT_LEN_MAX)
+    }
+}
+
 impl Reassembler {
+    /// Of units of at most so many bytes; longer ones are discarded.
+    pub fn limited(len_max: usize) -> Reassembler {
+        Reassembler { places: Default::default(), len_max, counts: Counts::default() }
+    }
+
+    /// Receives a datagram with one fragment; returns the unit that it completes. What is no fragment is ignored.
+    pub fn datagram(&mut self, bytes: &[u8]) -> Option<Arrived> {
+        match parse(bytes) {
+            Ok((fragment, [])) => self.take(&fragment),
+            _ => None,
+        }
+    }
+
     /// Receives all fragments of `bytes`, and returns the completed units.
     ///
     /// # Errors
@@ -196,7 +257,7 @@ impl Reassembler {
             return None;
         };
         data.extend_from_slice(fragment.data);
-        if fragment.abort || data.len() > UNIT_LEN_MAX {
+        if fragment.abort || data.len() > self.len_max {
             self.counts.discarded += 1;
             return None;
         }
@@ -271,6 +332,45 @@ mod tests {
             let arrived = Reassembler::default().receive(&line);
             prop_assert!(arrived.is_err() || arrived.unwrap().is_empty());
         }
+    }
+
+    proptest! {
+        #[test]
+        fn datagrams_bring_the_units_of_which_none_was_lost_a_167(
+            units in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..20),
+            most in HEADER_LEN + TRAILER_LEN + 1..100,
+            lost in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        ) {
+            let mut line: Vec<(usize, Vec<u8>)> = Vec::new();
+            for (at, unit) in units.iter().enumerate() {
+                let parts = datagrams(at as u16, 3, unit, most).unwrap();
+                prop_assert!(parts.iter().all(|part| part.len() <= most));
+                line.extend(parts.into_iter().map(|part| (at, part)));
+            }
+            let mut hurt = std::collections::BTreeSet::new();
+            for index in lost {
+                if !line.is_empty() {
+                    hurt.insert(line.remove(index.index(line.len())).0);
+                }
+            }
+            let mut receiver = Reassembler::limited(300);
+            let arrived: Vec<_> = line.iter().filter_map(|(_, part)| receiver.datagram(part)).collect();
+            let whole = (0..units.len()).filter(|at| !hurt.contains(at));
+            let wanted: Vec<_> = whole.map(|at| (at as u16, &units[at])).collect();
+            prop_assert_eq!(arrived.iter().map(|one| (one.unit, &one.data)).collect::<Vec<_>>(), wanted);
+        }
+    }
+
+    #[test]
+    fn a_unit_or_a_datagram_out_of_range_is_refused() {
+        assert!(datagrams(0, 0, b"x", HEADER_LEN + TRAILER_LEN).is_err());
+        assert!(datagrams(0, PRIORITIES as u8, b"x", 100).is_err());
+        assert!(datagrams(0, 0, &vec![0; UNIT_LEN_MAX + 1], 1472).is_err());
+        let mut receiver = Reassembler::limited(10);
+        let parts = datagrams(0, 0, &[1; 11], 20).unwrap();
+        assert!(parts.iter().all(|part| receiver.datagram(part).is_none()));
+        assert_eq!((receiver.counts.units, receiver.counts.discarded), (0, 1));
+        assert_eq!(receiver.datagram(b"noise"), None);
     }
 
     #[test]

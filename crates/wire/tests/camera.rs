@@ -21,7 +21,7 @@ fn command() -> impl Strategy<Value = Command> {
         rest,
         lost,
     });
-    let carrier = prop::sample::select(vec![Carrier::Datagrams, Carrier::Cells]);
+    let carrier = prop::sample::select(vec![Carrier::Datagrams, Carrier::Cells, Carrier::Units]);
     (code, (format, carrier), numbers, region, 0u8..=100, shape, (fared, token)).prop_map(
         |(code, (format, carrier), numbers, region, quality, shape, (fared, token))| {
             let (sequence, session, frames, millihertz, width, height, cookie) = numbers;

@@ -52,6 +52,9 @@ pub(crate) struct Wanted {
     /// In ATM cells, as the Vidboard sent them, 27 in a packet
     #[arg(long)]
     cells: bool,
+    /// As application data units: each group of lines in fragments with one check, taken whole or not at all
+    #[arg(long, conflicts_with = "cells")]
+    units: bool,
     /// Let at most so many bytes wait in the socket, as the kernel counts them [default: the system's]
     #[arg(long)]
     buffer: Option<usize>,
@@ -82,7 +85,11 @@ impl Wanted {
             height: size.h,
             quality: self.quality,
             shape: Shape { lines, pause, burst, gap, packet: self.packet },
-            carrier: if self.cells { Carrier::Cells } else { Carrier::Datagrams },
+            carrier: match (self.cells, self.units) {
+                (true, _) => Carrier::Cells,
+                (false, true) => Carrier::Units,
+                (false, false) => Carrier::Datagrams,
+            },
             token: self.token.clone().into_bytes(),
             ..Command::default()
         };

@@ -1,13 +1,14 @@
 //! A receiver that sets the pace: it asks for frames over UDP and puts them together.
 //!
 //! Frames of which a piece is missing are given up when a piece of a later one comes, or after a time. Pieces come
-//! in datagrams or in cells, as it asks.
+//! in datagrams, in cells, or as application data units, as it asks.
 
 use super::encode::from_jpeg;
 use super::frame::{Layout, Pixels};
-use super::shape::PACKET_MAX;
+use super::shape::{PACKET_MAX, PDU_MAX};
 use lastmeter_wire::camera::cells::Cells;
-use lastmeter_wire::camera::{Carrier, Code, Command, Format, Piece, Status};
+use lastmeter_wire::camera::{Carrier, Code, Command, Format, PIECE_LEN, Piece, Status};
+use lastmeter_wire::framing::Reassembler;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -71,6 +72,7 @@ pub struct Receiver {
     partial: Option<Partial>,
     last: Option<u32>,
     cells: Cells,
+    units: Reassembler,
     /// Called for each datagram: a host that receives slowly.
     pub toll: Option<Box<dyn Fn()>>,
     /// Frames that were complete before they were asked for.
@@ -92,7 +94,8 @@ impl Receiver {
         let command = Command { session, sequence: 0, ..command };
         let (cells, ready, counts) = (Cells::new(session), VecDeque::new(), Counts::default());
         let (partial, last, toll) = (None, None, None);
-        Ok(Receiver { socket, command, partial, last, cells, toll, ready, counts })
+        let units = Reassembler::limited(PIECE_LEN + PDU_MAX);
+        Ok(Receiver { socket, command, partial, last, cells, units, toll, ready, counts })
     }
     /// Its end of the connection.
     pub fn socket(&self) -> &UdpSocket {
@@ -156,6 +159,8 @@ impl Receiver {
                 }
             } else if self.command.carrier == Carrier::Cells {
                 self.hear_cells(&datagram[..len])?;
+            } else if self.command.carrier == Carrier::Units {
+                self.hear_fragment(&datagram[..len])?;
             }
         }
     }
@@ -173,6 +178,18 @@ impl Receiver {
             {
                 self.hear(piece, data)?;
             }
+        }
+        Ok(())
+    }
+    /// A fragment of an application data unit comes.
+    fn hear_fragment(&mut self, datagram: &[u8]) -> io::Result<()> {
+        self.counts.packets += 1;
+        self.counts.bytes += datagram.len() as u64;
+        if let Some(unit) = self.units.datagram(datagram)
+            && let Ok((piece, data)) = Piece::parse(&unit.data)
+            && piece.session == self.command.session
+        {
+            self.hear(piece, data)?;
         }
         Ok(())
     }

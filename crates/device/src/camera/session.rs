@@ -10,11 +10,12 @@
 use super::frame::Frame;
 use super::gate::{Camera, Gate, Made, Refusal, stage};
 use super::pace::{Next, Pace};
-use super::shape::{Bursts, Certificate, Keeper, pdus, plan};
+use super::shape::{Bursts, Certificate, Keeper, PACKET, PACKET_MAX, PACKET_MIN, pdus, plan};
 use crate::access::ANYONE;
 use crate::account::Lap;
 use lastmeter_wire::camera::cells::{self, segment};
 use lastmeter_wire::camera::{Carrier, Code, Command, Fared, Piece, Status};
+use lastmeter_wire::framing;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -362,6 +363,27 @@ impl Sending<'_> {
                         let (count, due) = bursts.take(left.len());
                         line.leave(due, &cells::datagram(&left[..count]))?;
                         left = &left[count..];
+                    }
+                }
+            }
+            Carrier::Units => {
+                let mut bursts = Bursts::of_fragments(shape);
+                let most = match usize::from(shape.packet) {
+                    0 => PACKET,
+                    wanted => wanted.clamp(PACKET_MIN, PACKET_MAX),
+                };
+                for (at, len, begins) in pdus(shape, made.bytes.len(), made.height) {
+                    let piece = Piece { offset: at as u32, ..whole };
+                    piece.emit(&made.bytes[at..at + len], &mut datagram);
+                    // Each has a fragment or more, so no two units that follow each other have the same number.
+                    let unit = self.camera.packets.load(Relaxed) as u16;
+                    let parts = framing::datagrams(unit, 0, &datagram, most);
+                    let parts = parts.map_err(|error| io::Error::other(error.to_string()))?;
+                    if begins && at > 0 {
+                        bursts.pause();
+                    }
+                    for part in parts {
+                        line.leave(bursts.take(1).1, &part)?;
                     }
                 }
             }

@@ -68,8 +68,8 @@ pub fn plan(shape: Shape, bytes: usize, lines: u16) -> impl Iterator<Item = Plan
 /// The most bytes of a frame in a PDU of cells.
 pub const PDU_MAX: usize = 60_000;
 
-/// The PDUs of a frame in cells: each a group of lines, as far as it fits; as offset, length, and whether it begins a
-/// group.
+/// The PDUs of a frame in cells, and its application data units: each a group of lines, as far as it fits; as offset,
+/// length, and whether it begins a group.
 pub fn pdus(shape: Shape, bytes: usize, lines: u16) -> Vec<(usize, usize, bool)> {
     let group = match shape.lines {
         0 => bytes,
@@ -84,7 +84,7 @@ pub fn pdus(shape: Shape, bytes: usize, lines: u16) -> Vec<(usize, usize, bool)>
     found
 }
 
-/// When cells leave: bursts of so many, a gap between two, which goes on over the PDUs of a frame.
+/// When cells or fragments leave: bursts of so many, a gap between two, which goes on over the PDUs of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Bursts {
     shape: Shape,
@@ -101,6 +101,10 @@ impl Bursts {
             bytes => (bytes / CELL_LEN).clamp(1, cells::PER_DATAGRAM),
         };
         Bursts { shape, room: most, sent: 0, due: Duration::ZERO }
+    }
+    /// The same of fragments, each a datagram.
+    pub fn of_fragments(shape: Shape) -> Bursts {
+        Bursts { room: 1, ..Bursts::new(shape) }
     }
     /// A group of lines begins.
     pub fn pause(&mut self) {

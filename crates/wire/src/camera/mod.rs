@@ -13,8 +13,8 @@
 //! Numbers are big-endian. A command that comes twice does what it does once: its sequence number says that it is the
 //! same. A camera answers an address that has not yet proved that it receives with a cookie, no longer than the
 //! command. The check is that of [`crate::aal::vidboard`], over the whole datagram. A piece may also travel in cells
-//! ([`cells`]). Each command says how the receiver fared with the frame before, so that the camera's ledger covers the
-//! whole path.
+//! ([`cells`]), or as an application data unit ([`crate::framing`]). Each command says how the receiver fared with the
+//! frame before, so that the camera's ledger covers the whole path.
 //!
 //! Source: the Vidboard's commands and t-frames, Aurora report §3.5.2; layout and numbers are our choice.
 //!
@@ -80,6 +80,8 @@ pub enum Carrier {
     Datagrams = 0,
     /// Each in the cells of a PDU, and these in datagrams.
     Cells = 1,
+    /// Each an application data unit, whose fragments are datagrams.
+    Units = 2,
 }
 
 /// How a receiver fared: times of the last frame in microseconds, and losses.
@@ -136,7 +138,8 @@ impl Numbered for Format {
 }
 
 impl Numbered for Carrier {
-    const ALL: &'static [(u8, Carrier)] = &[(0, Carrier::Datagrams), (1, Carrier::Cells)];
+    const ALL: &'static [(u8, Carrier)] =
+        &[(0, Carrier::Datagrams), (1, Carrier::Cells), (2, Carrier::Units)];
     const WHAT: &'static str = "camera's carrier";
 }
 
