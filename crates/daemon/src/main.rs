@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         Command::Disk(command) => disk::run(command, quick),
         Command::Display(command) => display::run(command, quick),
         Command::Camera(command) => camera::run(command, quick),
-        Command::Router(command) => router::run(command, quick),
+        Command::Router(command) => router::run(command, quick, json),
         Command::Wave(command) => wave::run(command),
     };
     let printed = done.and_then(|report| {

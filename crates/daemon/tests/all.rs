@@ -35,6 +35,7 @@ mod soak;
 mod transfer;
 mod twin;
 mod useful;
+mod watch;
 mod wave;
 
 use std::path::Path;

@@ -8,6 +8,7 @@ mod labels;
 mod ledger;
 mod show;
 mod twin;
+mod watch;
 
 use crate::sandbox::Ticking;
 use crate::{Complaint, Report};
@@ -32,8 +33,9 @@ pub(crate) enum Command {
     /// Show a running router: ports, routes, flows, labels, neighbours, processors, drawing, plugins, ledger, boot,
     /// metrics, configuration, `route ADDRESS`
     Show(Show),
-    /// Show what passes, each second, until interrupted
-    Watch(File),
+    /// Show what passes through one or several routers, each second, until interrupted: also as a page, or for
+    /// Prometheus
+    Watch(watch::Watch),
     /// Change a value of a running router: `set router.toml ports.east.rate "10 Mbit/s"`
     Set(Set),
     /// A value of a running router's configuration
@@ -147,12 +149,12 @@ pub(crate) struct Stop {
     fail: bool,
 }
 
-pub(crate) fn run(command: Command, quick: bool) -> Result<Report, Complaint> {
+pub(crate) fn run(command: Command, quick: bool, json: bool) -> Result<Report, Complaint> {
     match command {
         Command::Run(arguments) => start(&arguments),
         Command::Check(file) => check(&file),
         Command::Show(arguments) => show::show(&arguments),
-        Command::Watch(file) => show::watch(&file),
+        Command::Watch(arguments) => watch::watch(&arguments, json),
         Command::Set(Set { file, key, value }) => {
             said(&file, &json!({ "set": key, "to": value }), &format!("{key} = {value}"))
         }

@@ -1,7 +1,7 @@
 //! A running router on the terminal, for programs, and for Prometheus.
 
+use super::Show;
 use super::ledger::ledger;
-use super::{File, Show};
 use crate::{Complaint, Report};
 use lastmeter_base::Rate;
 use lastmeter_ledger::json::to_json;
@@ -291,37 +291,4 @@ fn metrics(shown: &Value) -> String {
     let _ = writeln!(text, "# TYPE lastmeter_router_cpu_seconds counter");
     let _ = writeln!(text, "lastmeter_router_cpu_seconds {}", shown["cpu"]);
     text
-}
-
-/// Rates of each port, each second.
-pub(super) fn watch(file: &File) -> Result<Report, Complaint> {
-    let ended = crate::signals()?;
-    let mut before: Option<Value> = None;
-    while !ended.load(std::sync::atomic::Ordering::Relaxed) {
-        let shown = file.ask(&json!({ "show": "ports" }))?;
-        if let Some(before) = &before {
-            let seconds = shown["elapsed"].as_f64().unwrap_or(0.0)
-                - before["elapsed"].as_f64().unwrap_or(0.0);
-            let mut line = String::new();
-            for (now, then) in each(&shown, "ports").zip(each(before, "ports")) {
-                let rate = |name: &str| {
-                    let count = |of: &Value| of["counts"][name].as_f64().unwrap_or(0.0);
-                    (count(now) - count(then)) / seconds.max(1e-9)
-                };
-                let _ = write!(
-                    line,
-                    "{}: in {:.0}/s out {:.0}/s {:.1} Mbit/s   ",
-                    now["name"].as_str().unwrap_or("?"),
-                    rate("received"),
-                    rate("sent"),
-                    rate("sent-bytes") * 8.0 / 1e6
-                );
-            }
-            let cpu = shown["cpu"].as_f64().unwrap_or(0.0) - before["cpu"].as_f64().unwrap_or(0.0);
-            crate::print(&format!("{line}core {:.0} %\n", 100.0 * cpu / seconds.max(1e-9)))?;
-        }
-        before = Some(shown);
-        std::thread::sleep(std::time::Duration::from_secs(1));
-    }
-    Ok(Report { text: String::new(), json: Vec::new(), good: true })
 }
