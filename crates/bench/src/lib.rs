@@ -14,6 +14,7 @@
 
 mod auth;
 mod auth_udp;
+mod channels;
 mod copies;
 mod delivery;
 mod exchange;
@@ -111,7 +112,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, Bench)> {
 /// What takes long, and is measured only when it is asked for.
 pub fn alone() -> impl Iterator<Item = (&'static str, Bench)> {
     let own = own_tcp::ALL.iter().chain(units::ALL);
-    own.chain(delivery::ALL).copied()
+    own.chain(delivery::ALL).chain(channels::ALL).copied()
 }
 
 /// Cases of code alone.
@@ -120,4 +121,4 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
 }
 
 /// What helper processes do for these.
-pub const TASKS: [Entry; 3] = [own_tcp::TASK, units::TASK, delivery::TASK];
+pub const TASKS: [Entry; 4] = [own_tcp::TASK, units::TASK, delivery::TASK, channels::TASK];

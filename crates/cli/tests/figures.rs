@@ -151,3 +151,20 @@ fn a_67_a_native_socket_takes_the_same_data_for_less_than_ip() {
         }
     });
 }
+
+/// Afterburner, §3.4: a table of 32768 circuits in RAM. The frames of open ones come and no other, which the benchmark
+/// itself checks; a look takes as long whatever is open, half as long again at most: set before the first run.
+#[test]
+fn j_49_frames_of_open_channels_come_and_a_full_table_costs_what_an_empty_one_does() {
+    holds(|| {
+        let Some(found) = run("channels/") else { return };
+        let cost = |open: u32| value(&found[&format!("channels/open@{open}")]);
+        for open in [1, 500, 2048, 32768] {
+            let one = &found[&format!("channels/open@{open}")];
+            assert_eq!(before(one, " of open ones came"), f64::from(open), "{one}");
+            assert_eq!(before(one, " were refused"), f64::from(32768 - open), "{one}");
+        }
+        let (one, all) = (cost(1), cost(32768));
+        in_time!(all < 1.5 * one, "{all} s a frame with all channels open, {one} s with one");
+    });
+}

@@ -64,6 +64,7 @@ Examples:
   lastmeter bench own-tcp         the models' TCP before this kernel's: repair of losses, TIME_WAIT
   lastmeter bench units           data units forwarded whole, or packet by packet
   lastmeter bench delivery        the same data to a native socket, and through IP
+  lastmeter bench channels        flows told apart by one of 32768 channels (root)
   lastmeter bench engine/fat-tree --size 32
                                   what memory 8192 hosts take
   lastmeter bench lookup/engines --out engines.html

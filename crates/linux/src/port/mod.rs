@@ -15,6 +15,7 @@
 //! without preamble, check sequence and gap. A port's failure is counted and retried; every bad frame has
 //! a reason in [`Counts`]. Nothing is allocated per frame.
 
+mod channels;
 mod element;
 mod line;
 pub(crate) mod memory;
@@ -24,6 +25,7 @@ pub(crate) mod ring;
 mod tap;
 mod xdp;
 
+pub use channels::{CHANNEL_BITS, CHANNELS, Channels};
 pub use element::{Arrivals, Arrived, Classes, Hosts, Peer, PortElement};
 pub use line::{Departure, Line, Outgoing, Shared};
 pub use memory::{Headers, Incoming};
