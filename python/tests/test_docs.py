@@ -69,6 +69,15 @@ def test_the_examples_of_the_readme_run() -> None:
     assert space["ledger"].verdict["resource"] is not None
 
 
+def test_the_command_on_the_projects_first_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (PYTHON.parent / "README.md").read_text()
+    [command] = re.findall(r"^python -c '(.*)'$", text, flags=re.M)
+    exec(compile(command, "README.md", "exec"), {})
+    shown = capsys.readouterr().out
+    assert "7 runs of 7 points (grid)." in shown
+    assert "Gbit/s" in shown
+
+
 def test_the_python_of_the_pages_runs() -> None:
     pages = sorted((PYTHON.parent / "docs").glob("*.md"))
     blocks = [

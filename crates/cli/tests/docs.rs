@@ -49,6 +49,24 @@ fn every_command_of_every_page_does_what_the_page_says() {
 }
 
 #[test]
+fn the_readme_begins_with_a_screen_of_two_sentences_an_install_line_three_commands_and_a_picture() {
+    let page = include_str!("../../../README.md");
+    let screen = page.split("\n## ").next().unwrap();
+    let sentences = screen.split("```").next().unwrap().matches(".\n").count()
+        + screen.split("```").next().unwrap().matches(". ").count();
+    let mut blocks = screen.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let (install, commands) = (blocks.next().unwrap(), blocks.next().unwrap());
+    let commands: Vec<&str> = commands.lines().collect();
+    assert_eq!((sentences, install.lines().count(), blocks.count()), (2, 1, 0));
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    for (command, words) in commands.iter().zip(["why -- ", "live ", "lm.sweep("]) {
+        assert!(command.contains(words), "{command}");
+    }
+    assert_eq!(screen.matches("\n![").count(), 1, "one picture");
+    assert!(screen.lines().count() <= 30, "more than a screen");
+}
+
+#[test]
 fn every_link_of_every_page_has_a_target() {
     for path in pages() {
         let page = fs::read_to_string(&path).unwrap();
