@@ -76,6 +76,10 @@ fn router_bench(name: &str) -> Option<Vec<serde_json::Value>> {
         println!("SKIP: {said}");
         return None;
     }
+    if said.contains("others kept the router from its core") {
+        println!("UNDECIDED: {said}");
+        return None;
+    }
     assert!(output.status.success(), "{said}");
     let text = String::from_utf8(output.stdout).unwrap();
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())

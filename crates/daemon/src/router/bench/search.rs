@@ -21,6 +21,9 @@ const CLOSE: f64 = 0.04;
 /// A start counts only if others took less of the router's core than this.
 const TAKEN: f64 = 0.1;
 
+/// Why nothing was measured.
+const KEPT: &str = "others kept the router from its core, so that nothing was forwarded";
+
 /// Measures at one rate offered; 0 is as fast as possible.
 pub(super) fn measure(
     place: &mut Place,
@@ -59,7 +62,12 @@ pub(super) fn highest(
     for rate in more {
         all.push(measure(place, seconds, len, *rate, list)?);
     }
-    Ok(best(all))
+    let best = best(all);
+    match best.per_cpu > 0.0 {
+        true => Ok(best),
+        false if is_calm(&best) => Err(Complaint("nothing was forwarded".to_owned())),
+        false => Err(Complaint(KEPT.to_owned())),
+    }
 }
 
 /// Whether others left the router its core.
