@@ -6,9 +6,13 @@
 
 use lastmeter_base::kind::Family;
 use lastmeter_base::{Bytes, Duration, Quantity, Rate, Stream};
+use lastmeter_engine::Serial;
+use lastmeter_lab::document::Override;
+use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::fuzz::fuzz_run;
 use lastmeter_lab::kinds::Registry;
-use lastmeter_lab::library::texts;
+use lastmeter_lab::library::{Builtin, experiment, texts};
+use lastmeter_lab::run::{Runner, Watch, ledger};
 
 /// How many mutations a test run tries.
 const MUTATIONS: u64 = 600;
@@ -94,6 +98,37 @@ fn extreme(old: &str, stream: &mut Stream) -> String {
     };
     let mut known = known;
     known(Duration::parse(quantity).is_ok(), Rate::parse(quantity).is_ok())
+}
+
+/// Values that once ended a run by a panic: a timer above its greatest, draws of hours, the words of a port.
+#[test]
+fn values_that_once_ended_a_run_are_refused_or_run() {
+    let replaced = |name: &str, old: &str, new: &str| {
+        let text = experiment(name).unwrap();
+        assert!(text.contains(old), "{name}: {old}");
+        text.replace(old, new)
+    };
+    let timer = replaced("dumbbell", "timeout-min = \"1 s\"", "timeout-min = \"61 s\"");
+    assert!(fuzz_run(timer.as_bytes()));
+    assert!(fuzz_run(replaced("mm1", "\"1 us\"", "\"1000 s\"").as_bytes()));
+    let text = experiment("spc-router").unwrap();
+    let words = |value: &str| {
+        let set = format!("profiles.ports/spc.constants.send_words.value={value}");
+        let set = [Override::parse(&set).unwrap()];
+        let parsed = Experiment::parse("spc-router", text, &set, &Builtin);
+        let mut short = parsed.map_err(|problems| problems[0].to_string())?;
+        short.duration = Duration::from_ms(1);
+        let watch = Watch::default();
+        let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+        let done = ledger(&short, runner).map_err(|failure| failure.to_string())?;
+        Ok::<u64, String>(done.paths.iter().map(|path| path.totals.delivered.packets).sum())
+    };
+    // What is set arrives, and is not silently left out.
+    assert!(words("[4000, 1, 1]").unwrap() < words("[4, 1, 1]").unwrap());
+    for huge in ["[9223372036854775807, 1, 1]", "[4294967295, 1, 1]", "[1, 1, -1]"] {
+        let done = words(huge);
+        assert!(done.is_err() || done == Ok(0), "{huge}: {done:?}");
+    }
 }
 
 #[test]

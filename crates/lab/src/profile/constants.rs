@@ -143,8 +143,22 @@ impl Constants {
     /// # Errors
     /// All errors in it, each with its place.
     pub fn of_profile(file: &str, text: &str) -> Result<(Constants, String), Error> {
+        Constants::of_file(file, text, &Builtin)
+    }
+
+    /// The same with what the library sets in it (`--set profiles.FOLDER/NAME.KEY=VALUE`).
+    ///
+    /// # Errors
+    /// All errors in it, each with its place.
+    pub fn of_file(
+        file: &str,
+        text: &str,
+        library: &dyn Library,
+    ) -> Result<(Constants, String), Error> {
+        let Document { root, reporter } =
+            super::changed(file, text.as_bytes(), library).map_err(Error::Problems)?;
         let mut constants = Constants::default();
-        let source = constants.add_profile(file, text)?;
+        let source = constants.add_document(&root, Decoder { reporter, library: &Builtin })?;
         Ok((constants, source))
     }
 
@@ -153,10 +167,14 @@ impl Constants {
     /// # Errors
     /// All errors in it, each with its place.
     pub fn add_profile(&mut self, file: &str, text: &str) -> Result<String, Error> {
-        let (root, mut decoder) = open(file, text)?;
+        let (root, decoder) = open(file, text)?;
+        self.add_document(&root, decoder)
+    }
+
+    fn add_document(&mut self, root: &Item, mut decoder: Decoder<'_>) -> Result<String, Error> {
         let besides = &["constants"];
         let shape = Shape { what: "a profile", params: PROFILE, kind: None, besides };
-        let (_, values) = decoder.table(&shape, &root, "");
+        let (_, values) = decoder.table(&shape, root, "");
         self.add(&mut decoder, root.get("constants"));
         finish(decoder)?;
         Ok(values.get("source"))

@@ -45,7 +45,7 @@ pub(super) const KIND: Kind = Kind::new(
     &ProfileKind {
         folder: "ports",
         within: None,
-        read: |file| match port(file.name, file.text) {
+        read: |file| match port_of(Constants::of_file(file.name, file.text, file.library)) {
             Ok(port) => Ok(Arc::new(port)),
             Err(error) => Err(error.problems(file.name)),
         },
@@ -57,7 +57,7 @@ pub(super) const LINE_CARD_KIND: Kind = Kind::new(
     &ProfileKind {
         folder: LINKS,
         within: None,
-        read: |file| match line_card(file.name, file.text) {
+        read: |file| match card_of(Constants::of_file(file.name, file.text, file.library)) {
             Ok(card) => Ok(Arc::new(card)),
             Err(error) => Err(error.problems(file.name)),
         },
@@ -77,7 +77,11 @@ pub(super) const LINE_CARD_KIND: Kind = Kind::new(
 /// # Errors
 /// All errors in it, each with its place; or the constant that is missing.
 pub fn port(file: &str, text: &str) -> Result<Profile, Error> {
-    let (constants, source) = Constants::of_profile(file, text)?;
+    port_of(Constants::of_profile(file, text))
+}
+
+fn port_of(read: Result<(Constants, String), Error>) -> Result<Profile, Error> {
+    let (constants, source) = read?;
     Ok(Profile { options: options(&constants)?, source })
 }
 
@@ -95,7 +99,11 @@ pub fn port(file: &str, text: &str) -> Result<Profile, Error> {
 /// # Errors
 /// All errors in it, each with its place; or the constant that is missing.
 pub fn line_card(file: &str, text: &str) -> Result<LineCard, Error> {
-    let (constants, source) = Constants::of_profile(file, text)?;
+    card_of(Constants::of_profile(file, text))
+}
+
+fn card_of(read: Result<(Constants, String), Error>) -> Result<LineCard, Error> {
+    let (constants, source) = read?;
     let (rate, framing): (Rate, Bytes) = (constants.get("rate")?, constants.get("framing")?);
     match rate < RATE_MIN || framing > Bytes(FRAMING_MAX) {
         true => Err(impossible("`rate` must be at least 1 kbit/s and `framing` at most 64 KiB")),
@@ -113,6 +121,17 @@ pub struct LineCard {
     /// Where its constants come from.
     pub source: String,
 }
+
+/// Most operations for a packet.
+const OPERATIONS_MAX: u64 = 64;
+/// Most words of these operations, cycles, cells and buffers: with the limits below, no time of a port overflows.
+const COUNT_MAX: u64 = 65_536;
+/// The longest cycle of a bus.
+const CYCLE_MAX: Duration = Duration::from_us(1);
+/// The longest time of a step.
+const TIME_MAX: Duration = Duration::from_secs(1);
+/// The longest word of a bus, and the longest packet that crosses a memory.
+const LONGEST: Bytes = Bytes(FRAMING_MAX);
 
 fn impossible(right: &str) -> Error {
     Error::Computation { name: "profile", message: right.to_owned() }
@@ -140,8 +159,30 @@ pub fn options(constants: &Constants) -> Result<Options, Error> {
         free: [false; 2],
     };
     let (word, memory): (Bytes, PerByte) = (options.word, options.memory);
-    let period = options.clock.map_or(Duration::ZERO, |(period, _)| period);
+    let (period, clocked) = options.clock.unwrap_or_default();
+    let words = |operations: &[u64]| {
+        let sum = operations.iter().fold(0_u64, |sum, words| sum.saturating_add(*words));
+        operations.len() as u64 > OPERATIONS_MAX || sum > COUNT_MAX
+    };
+    let counts = [options.operation, options.wait, options.batch, options.fifo, options.buffers];
+    let times = [options.software, options.lookup, period, clocked];
     let wrong = [
+        (
+            words(&options.receive) || words(&options.send),
+            "`receive_words` and `send_words` have at most 64 operations with 65,536 words in all",
+        ),
+        (
+            counts.into_iter().any(|count| count > COUNT_MAX),
+            "`operation_cycles`, `operation_wait`, `batch`, `fifo`, `buffers`: at most 65,536 each",
+        ),
+        (
+            options.cycle > CYCLE_MAX || word > LONGEST,
+            "`pci_cycle` is at most 1 us, `pci_word` at most 64 KiB",
+        ),
+        (
+            times.into_iter().any(|time| time > TIME_MAX) || memory.time_for(LONGEST) > TIME_MAX,
+            "`software`, `lookup`, `queueing_period`, `queueing`, 64 KiB of `memory`: at most 1 s",
+        ),
         (
             options.batch == 0 || options.batch > options.fifo,
             "`batch` must be at least 1 and fit in `fifo`",
