@@ -13,6 +13,11 @@
 //! begun ([`Service::Rest`]), so that those behind it begin, too; one that could change what it sees waits for it. A
 //! request acknowledges the answers that need not be kept any more. Whoever was soon served looks for the next datagram
 //! for a while before it sleeps, as waking up takes longer than a transaction.
+//!
+//! A transaction and its answer are one datagram each, which the network cuts if it is long; or, if the client asks so,
+//! application data units in fragments that fit ([`framing`]). The device answers in the way in which it was asked.
+//!
+//! Rows: A-167, N-05.
 
 mod client;
 
@@ -21,7 +26,8 @@ pub(crate) use client::Client;
 use crate::link::unpredictable;
 use lastmeter_linux::datagrams::{self, BYTES_MAX, Received, TOGETHER_MAX};
 use lastmeter_live::exchange::dtp::{Device, Reaction};
-use lastmeter_wire::dtp::{Flags, HEADER_LEN, Packet};
+use lastmeter_wire::dtp::{DATA_LEN_MAX, Flags, HEADER_LEN, Packet};
+use lastmeter_wire::framing::{self, Fragment, Reassembler};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
@@ -53,6 +59,32 @@ const SHORT: usize = 1400;
 const AWAKE: Duration = Duration::from_micros(50);
 
 const COOKIE_LEN: usize = 8;
+
+/// The longest unit: a packet of DTP.
+const UNIT_MAX: usize = HEADER_LEN + DATA_LEN_MAX;
+/// Priorities of units of several fragments, and of one, which may overtake one of several on its way.
+const LONG_UNIT: u8 = 0;
+const SHORT_UNIT: u8 = 1;
+/// Session number of our clients.
+const CLIENT: u16 = 1;
+
+/// How transactions travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Travel {
+    /// Each in a datagram.
+    #[default]
+    Datagrams,
+    /// Each as an application data unit, whose fragments are datagrams.
+    Units,
+}
+
+/// The datagrams of a unit.
+fn fragments(unit: u16, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let is_short = bytes.len() + framing::HEADER_LEN + framing::TRAILER_LEN <= SHORT;
+    let priority = if is_short { SHORT_UNIT } else { LONG_UNIT };
+    // Nobody makes one that is too long.
+    framing::datagrams(unit, priority, bytes, SHORT).unwrap_or_default()
+}
 
 /// A device whose commands come in transactions.
 pub(crate) trait Service {
@@ -265,6 +297,10 @@ struct Session<T> {
     bytes: usize,
     spare: Vec<Vec<u8>>,
     heard: Instant,
+    /// Units that are not whole yet.
+    units: Reassembler,
+    /// How it asked last.
+    travel: Travel,
 }
 
 impl<T> Session<T> {
@@ -324,7 +360,9 @@ struct Serving<'a, S: Service> {
     sessions: HashMap<Key, Session<S::Session<'a>>>,
     begun: VecDeque<Begun<S::Rest>>,
     /// What leaves next.
-    out: Vec<(SocketAddr, Rc<Answer>)>,
+    out: Vec<(SocketAddr, Travel, Rc<Answer>)>,
+    /// Units that have left.
+    units: u16,
     now: Instant,
 }
 
@@ -340,7 +378,7 @@ pub(crate) fn serve<S: Service>(
     // Without it each datagram comes alone.
     let _ = datagrams::take_together(socket.as_fd());
     let (sessions, begun, out) = (HashMap::new(), VecDeque::new(), Vec::new());
-    let mut serving = Serving { service, sessions, begun, out, now: Instant::now() };
+    let mut serving = Serving { service, sessions, begun, out, units: 0, now: Instant::now() };
     let (mut ear, mut buffer) = (Ear::new(awake, AWAKE), vec![0; DATAGRAM_MAX]);
     loop {
         for look in 0..LOOKS_MAX {
@@ -360,7 +398,7 @@ pub(crate) fn serve<S: Service>(
             serving.now = Instant::now();
             let Some(from) = received.from else { continue };
             let all = buffer[..received.len].chunks(received.segment.max(1));
-            all.for_each(|datagram| serving.take(datagram, from));
+            all.for_each(|datagram| serving.hear(datagram, from));
             if serving.out.len() >= TOGETHER_MAX {
                 break;
             }
@@ -372,16 +410,38 @@ pub(crate) fn serve<S: Service>(
 }
 
 impl<'a, S: Service> Serving<'a, S> {
-    /// A datagram.
-    fn take(&mut self, datagram: &[u8], from: SocketAddr) {
-        let Ok(packet) = Packet::parse(datagram) else { return };
+    /// A datagram, or one with a fragment.
+    fn hear(&mut self, datagram: &[u8], from: SocketAddr) {
+        match framing::parse(datagram) {
+            Ok((fragment, [])) => {
+                if let Some(unit) = self.gather(&fragment, from) {
+                    self.take(&unit, from, Travel::Units);
+                }
+            }
+            _ => self.take(datagram, from, Travel::Datagrams),
+        }
+    }
+    /// The unit that a fragment completes. Who did not return a cookie gets no memory: its units are short.
+    fn gather(&mut self, fragment: &Fragment<'_>, from: SocketAddr) -> Option<Vec<u8>> {
+        let whole = fragment.start && fragment.end.is_some();
+        let session = self.sessions.get_mut(&(from, CLIENT)).filter(|session| session.proved);
+        let arrived = match session {
+            Some(session) if fragment.priority <= SHORT_UNIT => session.units.take(fragment),
+            None if whole => Reassembler::limited(SHORT).take(fragment),
+            _ => None,
+        };
+        arrived.map(|unit| unit.data)
+    }
+    /// A transaction.
+    fn take(&mut self, bytes: &[u8], from: SocketAddr, travel: Travel) {
+        let Ok(packet) = Packet::parse(bytes) else { return };
         let key = (from, packet.src);
         if !packet.flags.request {
             return;
         }
         let Some(session) = self.sessions.get_mut(&key) else {
             if packet.sequence == 0 {
-                self.open(key, &packet);
+                self.open(key, &packet, travel);
             }
             return;
         };
@@ -394,7 +454,7 @@ impl<'a, S: Service> Serving<'a, S> {
             self.finish(true);
         }
         let Some(session) = self.sessions.get_mut(&key) else { return };
-        session.heard = self.now;
+        (session.heard, session.travel) = (self.now, travel);
         if packet.flags.ack {
             session.received(packet.acknowledged);
         }
@@ -424,10 +484,10 @@ impl<'a, S: Service> Serving<'a, S> {
                 Rc::new(answer)
             }
         };
-        self.out.push((from, answer));
+        self.out.push((from, travel, answer));
     }
     /// A client's first transaction.
-    fn open(&mut self, key: Key, packet: &Packet<'_>) {
+    fn open(&mut self, key: Key, packet: &Packet<'_>, travel: Travel) {
         let Some(token) = greeting::<S>(packet.data) else { return };
         if self.sessions.len() >= SESSIONS_MAX && !self.make_room() {
             return;
@@ -440,7 +500,7 @@ impl<'a, S: Service> Serving<'a, S> {
             Err(refused) => {
                 answer.put(&[refused as u8]);
                 answer.address(asked, None);
-                return self.out.push((key.0, Rc::new(answer)));
+                return self.out.push((key.0, travel, Rc::new(answer)));
             }
         };
         let Ok(random) = unpredictable() else { return };
@@ -455,9 +515,11 @@ impl<'a, S: Service> Serving<'a, S> {
             bytes: 0,
             spare: Vec::new(),
             heard: self.now,
+            units: Reassembler::limited(UNIT_MAX),
+            travel,
         };
         session.device.react(0);
-        self.out.push((key.0, session.keep(asked, answer)));
+        self.out.push((key.0, travel, session.keep(asked, answer)));
         self.sessions.insert(key, session);
     }
     /// Forgets a client that proved nothing, or else one that has been silent for long; whether there is one.
@@ -480,7 +542,7 @@ impl<'a, S: Service> Serving<'a, S> {
         if let Some(Begun { key, asked, answer, .. }) = self.begun.pop_front()
             && let Some(session) = self.sessions.get_mut(&key)
         {
-            self.out.push((key.0, session.keep(asked, answer)));
+            self.out.push((key.0, session.travel, session.keep(asked, answer)));
         }
         true
     }
@@ -494,11 +556,23 @@ impl<'a, S: Service> Serving<'a, S> {
     /// Sends all answers.
     fn leave(&mut self, socket: &UdpSocket) {
         let mut rest = &self.out[..];
-        while let Some((to, _)) = rest.first() {
-            let count = rest.iter().take_while(|(other, _)| other == to).count();
+        while let Some((to, travel, answer)) = rest.first() {
+            let alike = |(other, way, _): &&(SocketAddr, Travel, Rc<Answer>)| {
+                (other, way) == (to, &Travel::Datagrams)
+            };
+            let count = rest.iter().take_while(alike).count().max(1);
             let (now, after) = rest.split_at(count);
-            let all: Vec<IoSlice<'_>> =
-                now.iter().map(|(_, answer)| IoSlice::new(answer.datagram())).collect();
+            let parts = match travel {
+                Travel::Datagrams => Vec::new(),
+                Travel::Units => fragments(self.units, answer.datagram()),
+            };
+            self.units = self.units.wrapping_add(u16::from(!parts.is_empty()));
+            let all: Vec<IoSlice<'_>> = match travel {
+                Travel::Datagrams => {
+                    now.iter().map(|(.., answer)| IoSlice::new(answer.datagram())).collect()
+                }
+                Travel::Units => parts.iter().map(|part| IoSlice::new(part)).collect(),
+            };
             send(socket, &all, Some(*to), to.ip().to_canonical().is_loopback());
             rest = after;
         }
@@ -573,6 +647,8 @@ mod tests {
             bytes: 0,
             spare: Vec::new(),
             heard: Instant::now(),
+            units: Reassembler::limited(UNIT_MAX),
+            travel: Travel::Datagrams,
         };
         // Numbers wrap.
         let first = u16::MAX - 2;

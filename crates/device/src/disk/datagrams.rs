@@ -11,6 +11,7 @@ use super::medium::Reading;
 use super::nbd::{Session, failure};
 use super::{ANSWER, Disk, MEDIUM, POLICY, RECEIVE};
 use crate::account::Lap;
+pub use crate::transactions::Travel;
 use crate::transactions::{self, Answer, Awake, Client, Refused, Service};
 use lastmeter_wire::nbd::{self, Command, REQUEST_LEN, Request, error, flag};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
@@ -194,8 +195,20 @@ impl Remote {
     /// # Errors
     /// If it is refused, or nobody answers.
     pub fn greet(address: impl ToSocketAddrs, token: &str, length: u32) -> Result<Remote, String> {
+        Remote::greet_by(Travel::Datagrams, address, token, length)
+    }
+    /// The same, with transactions that travel so.
+    ///
+    /// # Errors
+    /// If it is refused, or nobody answers.
+    pub fn greet_by(
+        travel: Travel,
+        address: impl ToSocketAddrs,
+        token: &str,
+        length: u32,
+    ) -> Result<Remote, String> {
         let window = (AHEAD_MAX / length.clamp(512, LENGTH_MAX)).clamp(1, 64) as u16;
-        let (client, hello) = Client::greet(address, Disk::GREETING, token, window)?;
+        let (client, hello) = Client::greet(address, Disk::GREETING, token, window, travel)?;
         let said = hello.split_first_chunk::<8>();
         let Some((size, [b0, b1, b2, b3])) = said else {
             return Err("no disk's answer".to_owned());
@@ -277,6 +290,7 @@ mod tests {
     use crate::transactions::lossy;
     use lastmeter_base::{Stream as Random, Time};
     use lastmeter_plugin::host::{Host, Limits};
+    use lastmeter_wire::framing;
     use std::path::Path;
     use std::time::Instant;
 
@@ -300,14 +314,20 @@ mod tests {
     /// Whatever is lost: the disk has what a model has, and reads give it.
     #[test]
     fn requests_are_executed_once_and_in_order_whatever_is_lost_n_30() {
+        // Whole datagrams, and units of up to three fragments.
+        lossy_disk(Travel::Datagrams, 8, 200);
+        lossy_disk(Travel::Units, 6, 80);
+    }
+
+    fn lossy_disk(travel: Travel, blocks_max: u64, steps: u32) {
         let server = start();
         let line = lossy(server.datagrams.expect("an address"));
-        let mut remote = Remote::greet(line, OWNER, 4096).expect("let in");
+        let mut remote = Remote::greet_by(travel, line, OWNER, 4096).expect("let in");
         assert_eq!((remote.size, remote.block), (BLOCKS * 512, 512));
         let mut model = vec![0u8; BLOCKS as usize * 512];
         let mut random = Random::new(4, "requests");
-        for step in 0..200u32 {
-            let blocks = 1 + random.below(8);
+        for step in 0..steps {
+            let blocks = 1 + random.below(blocks_max);
             let offset = random.below(BLOCKS - blocks) * 512;
             let (length, at) = (blocks as u32 * 512, offset as usize);
             let own = at..at + length as usize;
@@ -440,6 +460,12 @@ mod tests {
                 *byte == if (10 * 512..20 * 512).contains(&at) { 8 } else { 7 }
             })
         );
+        // Long units come whole.
+        let mut units =
+            Remote::greet_by(Travel::Units, address, OWNER, LENGTH_MAX).expect("let in");
+        let read = units.execute(Command::READ, 0, 0, LENGTH_MAX, &[]).expect("read");
+        assert!(read == before[..LENGTH_MAX as usize]);
+        assert_eq!(units.execute(Command::WRITE, 0, 0, LENGTH_MAX, &read), Ok(vec![]));
         // Noise, and a client that makes its cookie up.
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.connect(address).expect("connected");
@@ -459,6 +485,10 @@ mod tests {
             };
             let bytes = packet.emit().expect("short");
             let _ = socket.send(if round % 7 == 0 { &data } else { &bytes });
+            // As units, too, whose last fragments never come.
+            let parts = framing::datagrams(round as u16, (round % 16) as u8, &bytes, 300);
+            let parts = parts.expect("in range");
+            parts[..parts.len().div_ceil(2)].iter().for_each(|part| drop(socket.send(part)));
         }
         // Of a client let in, anything may come, and what is not whole does nothing.
         for _ in 0..500 {

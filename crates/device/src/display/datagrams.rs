@@ -7,7 +7,7 @@
 
 use super::commands::{execute, who};
 use super::gate::{Display, Gate};
-use crate::transactions::{self, ANSWER_MAX, Answer, Awake, Client, Refused, Service};
+use crate::transactions::{self, ANSWER_MAX, Answer, Awake, Client, Refused, Service, Travel};
 use lastmeter_plugin::request::Rect;
 use lastmeter_wire::framebuffer::{ANSWER, ANSWERED, HEADER_LEN, Header, Operation, status};
 use std::convert::Infallible;
@@ -101,7 +101,8 @@ impl Transactions {
         window: u16,
         len: usize,
     ) -> Result<Transactions, String> {
-        let (client, hello) = Client::greet(address, Display::GREETING, token, window)?;
+        let (client, hello) =
+            Client::greet(address, Display::GREETING, token, window, Travel::Datagrams)?;
         let [w0, w1, h0, h1] = hello[..] else { return Err("no display's answer".to_owned()) };
         let size = (u16::from_be_bytes([w0, w1]), u16::from_be_bytes([h0, h1]));
         let len = len.clamp(HEADER_LEN + 4, ANSWER_MAX);

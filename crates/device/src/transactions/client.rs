@@ -1,9 +1,12 @@
 //! The client side of transactions over UDP.
 
-use super::{Awake, COOKIE_LEN, DATAGRAM_MAX, Ear, Refused, send};
+use super::{
+    Awake, CLIENT, COOKIE_LEN, DATAGRAM_MAX, Ear, Refused, Travel, UNIT_MAX, fragments, send,
+};
 use lastmeter_linux::datagrams;
 use lastmeter_live::exchange::dtp::Owner;
-use lastmeter_wire::dtp::{Flags, Packet};
+use lastmeter_wire::dtp::{Flags, HEADER_LEN, Packet};
+use lastmeter_wire::framing::Reassembler;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -35,6 +38,10 @@ pub(crate) struct Client {
     buffer: Vec<u8>,
     /// What came and was not looked at yet, and the length of each datagram in it.
     came: (Range<usize>, usize),
+    travel: Travel,
+    /// Units that are not whole yet, and the last that was.
+    units: Reassembler,
+    unit: Vec<u8>,
 }
 
 impl Client {
@@ -47,6 +54,7 @@ impl Client {
         greeting: [u8; 5],
         token: &str,
         window: u16,
+        travel: Travel,
     ) -> Result<(Client, Vec<u8>), String> {
         let words = |error: io::Error| error.to_string();
         let to = address.to_socket_addrs().map_err(words)?.next().ok_or("no such address")?;
@@ -69,6 +77,9 @@ impl Client {
             waiting: 0,
             buffer: vec![0; DATAGRAM_MAX],
             came: (0..0, 1),
+            travel,
+            units: Reassembler::limited(UNIT_MAX),
+            unit: Vec::new(),
         };
         let answer = own.transact([&greeting[..], &[count], token.as_bytes()].concat())?;
         if answer == [Refused::Clear as u8] {
@@ -95,8 +106,20 @@ impl Client {
     }
     fn again(&self, number: u16) {
         if let Some((_, datagram)) = self.sent.iter().find(|(sent, _)| *sent == number) {
-            send(&self.socket, &[IoSlice::new(datagram)], None, self.is_local);
+            self.go(&[(number, datagram)]);
         }
+    }
+    /// Sends these.
+    fn go(&self, all: &[(u16, &[u8])]) {
+        let parts: Vec<Vec<u8>> = match self.travel {
+            Travel::Datagrams => Vec::new(),
+            Travel::Units => all.iter().flat_map(|(number, one)| fragments(*number, one)).collect(),
+        };
+        let all: Vec<IoSlice<'_>> = match self.travel {
+            Travel::Datagrams => all.iter().map(|(_, one)| IoSlice::new(one)).collect(),
+            Travel::Units => parts.iter().map(|part| IoSlice::new(part)).collect(),
+        };
+        send(&self.socket, &all, None, self.is_local);
     }
     /// Takes a datagram if there is one, and sends again what is overdue: a transaction that was answered, and how.
     ///
@@ -123,7 +146,11 @@ impl Client {
         {
             self.again(number);
         }
-        Ok(answered.map(|(number, at)| (number, &self.buffer[at])))
+        let whole = match self.travel {
+            Travel::Datagrams => &self.buffer,
+            Travel::Units => &self.unit,
+        };
+        Ok(answered.map(|(number, at)| (number, &whole[at])))
     }
     /// Waits for datagrams, for a while.
     fn receive(&mut self) -> Result<(), String> {
@@ -146,7 +173,14 @@ impl Client {
         let begin = came.start;
         let end = came.end.min(begin + *segment);
         came.start = end;
-        let packet = Packet::parse(&self.buffer[begin..end]).ok()?;
+        let (bytes, begin) = match self.travel {
+            Travel::Datagrams => (&self.buffer[begin..end], begin),
+            Travel::Units => {
+                self.unit = self.units.datagram(&self.buffer[begin..end])?.data;
+                (&self.unit[..], 0)
+            }
+        };
+        let packet = Packet::parse(bytes).ok()?;
         self.heard = Instant::now();
         if packet.flags.nak {
             let number = packet.acknowledged.wrapping_add(1);
@@ -158,7 +192,7 @@ impl Client {
         self.owner.answered(&packet, now)?;
         let (number, len) = (packet.sequence, packet.data.len());
         self.sent.retain(|(sent, _)| *sent != number);
-        let at = begin + lastmeter_wire::dtp::HEADER_LEN;
+        let at = begin + HEADER_LEN;
         Some((number, at..at + len))
     }
     /// Has a transaction leave with those after it, at the latest when an answer is waited for; false if the window has
@@ -172,7 +206,7 @@ impl Client {
         let oldest = self.sent.front().map_or(number, |(oldest, _)| *oldest);
         let flags = Flags { request: true, ack: self.owner.done() > 0, ..Flags::default() };
         let acknowledged = oldest.wrapping_sub(1);
-        let packet = Packet { src: 1, dst: 2, sequence: number, acknowledged, flags, data };
+        let packet = Packet { src: CLIENT, dst: 2, sequence: number, acknowledged, flags, data };
         // Nobody makes one that is too long.
         let datagram = packet.emit().unwrap_or_default();
         self.sent.push_back((number, datagram));
@@ -183,9 +217,9 @@ impl Client {
     fn leave(&mut self) {
         if self.waiting > 0 {
             let first = self.sent.len().saturating_sub(self.waiting);
-            let all: Vec<IoSlice<'_>> =
-                self.sent.range(first..).map(|(_, datagram)| IoSlice::new(datagram)).collect();
-            send(&self.socket, &all, None, self.is_local);
+            let all: Vec<(u16, &[u8])> =
+                self.sent.range(first..).map(|(number, one)| (*number, &one[..])).collect();
+            self.go(&all);
             self.waiting = 0;
         }
     }
