@@ -11,8 +11,7 @@
 //!
 //! Rows: E-44, E-60.
 
-use crate::{Common, Complaint, Ended, output, run};
-use indicatif::ProgressBar;
+use crate::{Common, Complaint, Ended, output, progress, run};
 use lastmeter_base::Bytes;
 use lastmeter_bench::Measurement;
 use lastmeter_guest::kit::Kit;
@@ -96,7 +95,7 @@ pub(super) fn bench(common: &Common, part: &str) -> Result<Ended, Complaint> {
     let mut adapters = adapters(part)?;
     let turns = if common.quick { 1 } else { TURNS };
     let surroundings = load::others(LOOK)?;
-    let bar = ProgressBar::new((turns * adapters.len()) as u64);
+    let bar = progress::bar((turns * adapters.len()) as u64);
     for _ in 0..turns {
         for adapter in &mut adapters {
             bar.set_message(adapter.name.clone());

@@ -1,5 +1,6 @@
 //! Progress by steps, on standard error where that is a terminal.
 
+use crate::progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ pub(super) struct Steps(ProgressBar);
 impl Steps {
     /// A bar of this many steps.
     pub(super) fn new(count: u64) -> Steps {
-        let bar = ProgressBar::new(count); // Draws nothing where standard error is no terminal.
+        let bar = progress::bar(count);
         let style = ProgressStyle::with_template("{msg:36} {wide_bar} {pos}/{len}  {elapsed}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(EVERY);

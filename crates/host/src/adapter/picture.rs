@@ -16,9 +16,8 @@ fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
         InterfaceKind::Fifo => "command FIFOs",
         InterfaceKind::Rings => "descriptor rings",
     };
-    let plural = if host.queues == 1 { "" } else { "s" };
     let mut first =
-        vec![format!("{} queue{plural}: {kind}", host.queues), sync(host.synchronisation)];
+        vec![format!("{}: {kind}", count(host.queues, "queue")), sync(host.synchronisation)];
     if host.kind == InterfaceKind::Rings {
         first.push(format!("{} packets/interrupt", host.coalescing));
         if !host.coalescing_time.is_zero() {
@@ -58,7 +57,7 @@ fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
         None => word(queueing.discipline).to_owned(),
     };
     let third = vec![
-        format!("{} stages, {} queues", queueing.stages, queueing.queues),
+        format!("{}, {}", count(queueing.stages, "stage"), count(queueing.queues, "queue")),
         discipline,
         format!("depth {}", queueing.depth),
     ];
@@ -73,8 +72,7 @@ fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
         Overload::Block => "full: block",
         Overload::Priority => "full: least goes",
     };
-    let banks =
-        if buffers.banks == 1 { "1 bank".to_owned() } else { format!("{} banks", buffers.banks) };
+    let banks = count(buffers.banks, "bank");
     let mut fourth = vec![format!("{place}, {}", buffers.memory), banks, overload.to_owned()];
     if buffers.separate_headers {
         fourth.push(format!("headers of {} apart", buffers.header));
@@ -98,6 +96,12 @@ fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
         ("buffers", fourth),
         ("network interface", fifth),
     ]
+}
+
+/// So many of something.
+fn count(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 fn sync(synchronisation: Synchronisation) -> String {
