@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The guest's processor ran for at least this share of the time, and the load was at least this multiple of the
 /// highest rate: else the machine was too busy to tell.
-const SHARE_MIN: f64 = 0.6;
+const SHARE_MIN: f64 = 0.8;
 const LOAD_MIN: f64 = 4.0;
 
 /// What guests need, with our driver; without it the test says that it skips.
