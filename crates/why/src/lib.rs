@@ -13,6 +13,7 @@
 //! | `pipeline`  | processes joined by pipes                     | the slowest of them             |
 //! | `remote`    | what was seen at both ends of a connection    | one ledger                      |
 //! | `truth`     | bottlenecks made on purpose                   | a score of the verdicts         |
+//! | `interrupts`| how often the network interrupted the host    | a note                          |
 //! | `judgement` | what limited a transfer                       | the ledger's verdict            |
 //! | `change`    | one change, by name (`mtu=4000`)              | another setting or another host |
 //! | `trial`     | changes                                       | what they brought when applied  |
@@ -29,6 +30,7 @@ pub mod cause;
 pub mod change;
 pub mod explain;
 pub mod host;
+pub mod interrupts;
 pub mod judgement;
 pub mod model;
 pub mod observed;

@@ -16,7 +16,7 @@
 //! A receiver that waits for data delays no message, so that time is its core's idle time, not a
 //! stage. What cannot be known at this level (percentiles inside the kernel, bytes over memory) is absent.
 
-use super::judgement;
+use super::{interrupts, judgement};
 use lastmeter_ledger::figures;
 use lastmeter_ledger::{
     Confidence, Count, Latency, Ledger, Path, Place, Provenance, Resource, Source, Stage, Times,
@@ -81,6 +81,7 @@ pub fn ledger(account: Account<'_>) -> Ledger {
     ledger.balance.packets_residual = lost(m);
     ledger.what_ifs = account.what_ifs;
     ledger.notes = notes(m, account.stages);
+    ledger.notes.extend(interrupts::note(m));
     let mut verdict = judgement::of(m);
     let unknown = unattributed(&ledger);
     if unknown > UNATTRIBUTED_MAX {
