@@ -104,7 +104,8 @@ impl Interrupted {
         };
         let packets = self.data / (f64::from(self.mtu) - HEADERS).max(1.0);
         format!(
-            "Receive softirqs took {:.0} % of a CPU: {:.0} a second, {} each, with {:.1} segments. {}. {}. {}.",
+            "Receive softirqs took {:.0} % of a CPU: {:.0} a second, {} each, with {:.1} segments. \
+             {}. {}. {}.",
             self.share() * 100.0,
             self.rate,
             figures::time(self.each),
