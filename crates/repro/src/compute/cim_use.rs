@@ -5,6 +5,7 @@ use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte, Time};
 use lastmeter_host::adapter::description::{Description, Discipline};
+use lastmeter_host::adapter::operating::{choose, grid, modelled};
 use lastmeter_host::adapter::pipeline::run;
 use lastmeter_host::adapter::transmitter::{Order, Transmitter, Variation, What};
 use lastmeter_lab::library::Builtin;
@@ -100,7 +101,12 @@ fn operating_point(bench: &Bench) -> Vec<Computed> {
     let flat = |len: &u64| bench.latency(*len, 1) < FLAT * bench.latency(44, 1);
     let sizes = [512, 1024, 2048, 4096, 8192, 16_384];
     let packet = sizes.into_iter().take_while(flat).last().unwrap_or(0);
+    let point = |at| modelled(&bench.cim, at, PACKETS, Variation::Exponential, bench.seed);
+    let tuned = choose(&grid().map(point).collect::<Vec<_>>()).map(|choice| choice.point);
+    let (len, tuned) = tuned.map_or((Bytes(0), 0), |point| (point.len, point.depth));
     vec![
+        row("E-28/tuned-packet", len),
+        row("E-28/tuned-depth", (tuned as f64, "packets")),
         row("E-28/depth-beyond", (depth as f64, "packets")),
         row("E-28/longest-packet", Bytes(packet)),
         row("E-28/2-kb", (100.0 * allowed(&bench.cim, Bytes(2048)), "percent")),
