@@ -1,5 +1,5 @@
 //! What pieces cost on this kernel and these processors, apart from any experiment: exchanges of TCP and of DTP,
-//! checks of packets, copies, whole units or packets, and the models' TCP before the kernel's.
+//! checks of packets, copies, whole units or packets, the models' TCP before the kernel's, adapters' operating points.
 //!
 //! ```text
 //! name --> measurement: value, unit, a peer's value (the published one, the model's), notes
@@ -22,6 +22,7 @@ mod far;
 mod fixes;
 mod own_tcp;
 mod touch;
+pub mod tune;
 mod units;
 
 use lastmeter_base::bench::Case;
@@ -121,4 +122,5 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
 }
 
 /// What helper processes do for these.
-pub const TASKS: [Entry; 4] = [own_tcp::TASK, units::TASK, delivery::TASK, channels::TASK];
+pub const TASKS: [Entry; 5] =
+    [own_tcp::TASK, units::TASK, delivery::TASK, channels::TASK, tune::TASK];

@@ -180,7 +180,7 @@ impl<T: std::fmt::Display> From<T> for Complaint {
 ///
 /// Call it first in `main`, before any thread is started.
 pub fn enter_if_asked() {
-    let [own_tcp, units, delivery, channels] = lastmeter_bench::TASKS;
+    let [own_tcp, units, delivery, channels, tune] = lastmeter_bench::TASKS;
     lastmeter_live::worker::enter_if_asked(&[
         lastmeter_rtc::part::TASK,
         bench::failover::TASK,
@@ -189,6 +189,7 @@ pub fn enter_if_asked() {
         units,
         delivery,
         channels,
+        tune,
     ]);
     live::vunet::part::enter_if_asked();
 }

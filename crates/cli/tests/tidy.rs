@@ -23,7 +23,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("live", &["base", "wire", "engine", "linux"]),
     ("rtc", &["base", "wire", "engine", "transport", "linux", "live"]),
     ("guest", &["base", "wire", "engine", "host", "ledger", "linux"]),
-    ("bench", &["base", "wire", "engine", "transport", "linux", "live"]),
     ("plugin", &["base", "wire", "ledger"]),
     ("lab", &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave"]),
     (
@@ -31,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave", "lab"],
     ),
     ("judge", &["base", "engine", "lab", "repro"]),
+    ("bench", &["base", "wire", "engine", "host", "transport", "linux", "live", "lab"]),
     ("why", &["base", "engine", "ledger", "host", "linux", "live", "lab"]),
     (
         "cli",

@@ -65,6 +65,7 @@ Examples:
   lastmeter bench units           data units forwarded whole, or packet by packet
   lastmeter bench delivery        the same data to a native socket, and through IP
   lastmeter bench channels        flows told apart by one of 32768 channels (root)
+  lastmeter bench tune/cim        packets' best length and how many in flight, by an adapter's name
   lastmeter bench engine/fat-tree --size 32
                                   what memory 8192 hosts take
   lastmeter bench lookup/engines --out engines.html
@@ -85,7 +86,7 @@ const SECONDS_QUICK: f64 = 0.05;
 
 pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Complaint> {
     results::prepare_file(arguments.out.as_deref())?;
-    let device = arguments.name.split('/').next().unwrap_or_default();
+    let (device, part) = arguments.name.split_once('/').unwrap_or((&arguments.name, ""));
     if arguments.adapter.is_some() && !arguments.name.starts_with("receive/guest") {
         let right = "name receive/guest, or one of its ways";
         return Err(Complaint(format!("--adapter is that of a guest: {right}")));
@@ -97,7 +98,6 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
         return receive::bench(common, arguments);
     }
     if device == "adapter" {
-        let part = arguments.name.split_once('/').map_or("", |(_, part)| part);
         return adapter::bench(common, part);
     }
     if device == "failover" {
@@ -105,6 +105,18 @@ pub(crate) fn bench(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     }
     if device == "forward" {
         return forward::bench(common);
+    }
+    if device == "tune" {
+        let adapter = if part.is_empty() { "cim" } else { part };
+        let found = lastmeter_bench::tune::measure(adapter, common.quick);
+        let found = found.map_err(|lastmeter_bench::Complaint(why)| Complaint(why))?;
+        let lines = found.measurements();
+        match common.json {
+            true => lines.iter().for_each(|line| show(common, line)),
+            false => output::print(&found.table()),
+        }
+        arguments.out.as_deref().map_or(Ok(()), |path| curves::save(path, &lines))?;
+        return Ok(Ended::Done);
     }
     let threads = Threads::new(common.threads)?;
     let setting = Setting { quick: common.quick, seed: common.seed, threads: &threads };

@@ -1,0 +1,48 @@
+//! The tuner on real sockets.
+//!
+//! The helpers are this program run again, so it has its own `main`. Needs network namespaces: without the rights it
+//! prints `SKIP:` and why. What other programs disturb at every attempt is reported as `UNDECIDED:`.
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
+
+#[path = "../../live/tests/attempts/mod.rs"]
+mod attempts;
+
+use attempts::in_time;
+use lastmeter_base::Bytes;
+use lastmeter_bench::tune::measure;
+use lastmeter_live::site::Site;
+
+fn main() {
+    lastmeter_live::worker::enter_if_asked(&lastmeter_bench::TASKS);
+    if let Err(e) = Site::apart(&["host".to_owned()]) {
+        println!("SKIP: hosts in namespaces: {e}");
+        return;
+    }
+    attempts::run_all(TESTS);
+}
+
+const TESTS: &[(&str, fn())] = &[(
+    "e_28_the_tuner_finds_the_published_operating_point_on_real_sockets",
+    e_28_the_tuner_finds_the_published_operating_point_on_real_sockets,
+)];
+
+/// Indiresan 1997, §3.3.1: "the pipeline depth was fixed at 2 and the packet size at 2 KB". The same service times as in
+/// the model, so no point is faster (1 %, for the order of events) nor, on a machine that is quiet, 10 % slower: both
+/// set before the first run.
+fn e_28_the_tuner_finds_the_published_operating_point_on_real_sockets() {
+    let found = measure("cim", true).unwrap();
+    println!("{}", found.table());
+    for [here, model] in &found.points {
+        let ratio = here.throughput / model.throughput;
+        assert!(ratio < 1.01, "an adapter is never early: {here:?} {model:?}");
+        in_time!(ratio > 0.9, "{here:?} {model:?}");
+    }
+    in_time!(!found.is_late(), "answers {} s late", found.late);
+    let [here, model] = found.chosen().map(Option::unwrap);
+    in_time!((here.point.len, here.point.depth) == (Bytes(2048), 2), "{here:?}");
+    assert_eq!((model.point.len, model.point.depth), (Bytes(2048), 2), "{model:?}");
+    assert!(!here.at_edge && !model.at_edge, "there is more than that to try");
+    let lines = found.measurements();
+    let value = |name: &str| lines.iter().find(|one| one.bench == name).unwrap().value;
+    assert_eq!((value("tune/cim/packet"), value("tune/cim/depth")), (2048.0, 2.0));
+}
