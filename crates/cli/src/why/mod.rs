@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
         conflicts_with_all = ["what_if", "apply", "explain", "validate", "host", "adapter"]
     )]
     truth: bool,
-    /// Only this bottleneck
+    /// Only this bottleneck, or with --prove this what-if
     #[arg(long, value_name = "NAME", requires = "truth")]
     case: Option<String>,
     /// Only this severity, 1 to 3
@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     /// While other programs keep every core busy
     #[arg(long, requires = "truth")]
     load: bool,
-    /// Take each named bottleneck away for a while, and print the gain beside the predicted one
+    /// Score what-ifs: make each change, and print what it brought beside what was predicted
     #[arg(long, requires = "truth", conflicts_with = "load")]
     prove: bool,
     /// Model a historic host instead: a profile in profiles/hosts
@@ -125,6 +125,7 @@ Examples:
   lastmeter why --explain 'copy out'              how that figure came about
   lastmeter why --validate                        how far the predictions hold
   lastmeter why --truth                           how often the verdicts are right
+  lastmeter why --truth --prove                   how often the predicted gains are
   lastmeter why --host hp9000-730 --adapter afterburner --beside this
   lastmeter why --reach '1 Gbit/s' --adapter afterburner+jetstream
                                                   the first host that carries this rate
@@ -164,7 +165,10 @@ pub(crate) fn why(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     match arguments.command.as_slice() {
         [] if arguments.truth => {
             let Arguments { severity, load, prove, .. } = *arguments;
-            truth::truth(common, arguments.case.as_deref(), severity, load, prove)
+            match (arguments.case.as_deref(), prove) {
+                (case, true) => truth::score(common, case, severity),
+                (case, false) => truth::truth(common, case, severity, load),
+            }
         }
         [] if arguments.validate => validate::validate(common),
         [] if arguments.remote.to.is_some() => remote::transfer(common, arguments),

@@ -1,33 +1,23 @@
-//! `lastmeter why --truth`: bottlenecks made on purpose, and whether the verdicts name them.
+//! `lastmeter why --truth`: bottlenecks made on purpose, and whether the verdicts and what-ifs are right.
 
 use crate::{Common, Complaint, Ended, output};
 use lastmeter_linux::Error;
-use lastmeter_why::truth::{self, CASES, Case, SEVERITIES, Score};
+use lastmeter_why::truth::{self, CASES, SEVERITIES, Score, prove};
 
 pub(super) fn truth(
     common: &Common,
     name: Option<&str>,
     severity: Option<u32>,
     load: bool,
-    prove: bool,
 ) -> Result<Ended, Complaint> {
     let cases: Vec<_> = CASES.iter().filter(|case| name.is_none_or(|n| n == case.name)).collect();
     if cases.is_empty() {
-        let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
-        let (found, right) = (name.unwrap_or_default(), names.join(", "));
-        return Err(Complaint(format!("there is no case `{found}`; there are {right}")));
+        return Err(unknown(name, CASES.iter().map(|case| case.name)));
     }
     let severities = severity.map_or(1..=SEVERITIES, |one| one..=one);
     let mut lines = Vec::new();
-    let (mut proofs, mut held) = (0, 0);
     for case in cases {
         for severity in severities.clone() {
-            if prove {
-                if let Some(holds) = lift(common, case, severity)? {
-                    (proofs, held) = (proofs + 1, held + u32::from(holds));
-                }
-                continue;
-            }
             let found = match truth::run(case, severity, load) {
                 // Such as fewer cores than it needs.
                 Err(error @ Error::Setting { .. }) => {
@@ -47,25 +37,36 @@ pub(super) fn truth(
             }
         }
     }
-    if prove {
-        output::note(&format!(
-            "{held} of {proofs} made bottlenecks lifted within the predicted band"
-        ));
-    } else if !common.json {
+    if !common.json {
         output::print(&truth::summary(&lines));
     }
     let wrong = lines.iter().any(|line| line.score == Score::Wrong);
     Ok(if wrong { Ended::Short } else { Ended::Done })
 }
 
-/// Takes a made bottleneck away for a while; whether the gain was as predicted, if it can be lifted.
-fn lift(common: &Common, case: &Case, severity: u32) -> Result<Option<bool>, Complaint> {
-    let Some(proof) = truth::prove::prove(case, severity)? else {
-        let words = "its verdict names nothing that can be lifted from outside";
-        output::note(&format!("{} {severity}: {words}", case.name));
-        return Ok(None);
-    };
-    let line = || serde_json::to_string(&proof);
-    output::print(&if common.json { line()? } else { truth::prove::row(&proof) });
-    Ok(Some(proof.holds))
+fn unknown<'a>(name: Option<&str>, names: impl Iterator<Item = &'a str>) -> Complaint {
+    let (found, right) = (name.unwrap_or_default(), names.collect::<Vec<_>>().join(", "));
+    Complaint(format!("there is no case `{found}`; there are {right}"))
+}
+
+/// What-ifs: predicted beside measured, and how many are right.
+pub(super) fn score(
+    common: &Common,
+    name: Option<&str>,
+    severity: Option<u32>,
+) -> Result<Ended, Complaint> {
+    let all = prove::named(name);
+    if all.is_empty() {
+        return Err(unknown(name, prove::named(None).into_iter().map(|one| one.name)));
+    }
+    let mut proofs = Vec::new();
+    for one in all {
+        let proof = prove::prove(one, severity)?;
+        let json = || serde_json::to_string(&proof);
+        output::print(&if common.json { json()? } else { prove::row(&proof) });
+        proofs.push(proof);
+    }
+    let sum = prove::Sum::of(&proofs);
+    output::print(&if common.json { serde_json::to_string(&sum)? } else { sum.words() });
+    Ok(if sum.is_enough() { Ended::Done } else { Ended::Short })
 }

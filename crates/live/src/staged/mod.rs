@@ -179,7 +179,7 @@ pub struct Running {
     /// The proxy and those who keep cores busy.
     _helpers: Vec<Worker>,
     // It comes last: the group must be empty to be removed.
-    _quota: Option<Quota>,
+    quota: Option<Quota>,
 }
 
 impl Running {
@@ -217,7 +217,7 @@ impl Running {
             relay.done(&Request::Relay(relay::Job { out, back }))?;
         }
         begin(play, &mut hosts, &cores, &mut helpers)?;
-        Ok(Running { hosts, seconds: play.seconds, _helpers: helpers, _quota: quota })
+        Ok(Running { hosts, seconds: play.seconds, _helpers: helpers, quota })
     }
 
     /// Looks at the sender and at the receiver for a while.
@@ -232,6 +232,19 @@ impl Running {
             }
         }
         Ok(seen)
+    }
+
+    /// Lets it run for a while that nobody looks at.
+    pub fn settle(&self, time: std::time::Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// Takes the quota of its control group away.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn lift_quota(&self) -> Result<()> {
+        self.quota.as_ref().map_or(Ok(()), |quota| quota.set(None))
     }
 
     /// The process of one end.

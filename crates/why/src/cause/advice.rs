@@ -1,46 +1,17 @@
 //! What to do about a cause: one knob, with a value computed from what was measured, and what to expect.
 
+use super::Cause;
+use super::gain::{self, Gain, PIECE};
 use lastmeter_ledger::figures::rate as in_words;
 use lastmeter_live::observe::Witnesses;
 use serde::Serialize;
 
 /// The most by which a buffer is advised to grow at once: beyond, something else limits.
 const GROW_MAX: f64 = 4.0;
-/// Times the rate beyond which a gain is not worth a figure.
-const GAIN_MAX: f64 = 100.0;
-/// Seconds to copy a byte into the kernel and out of it, on any machine of this century at most.
-const COPY: f64 = 0.5e-9;
+/// Connections at once, where more than one is advised.
+const AT_ONCE: u32 = 4;
 
-/// Times the present rate.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Gain {
-    /// At least.
-    pub low: f64,
-    /// Most likely.
-    pub expected: f64,
-    /// At most.
-    pub high: f64,
-}
-
-impl Gain {
-    fn new(low: f64, expected: f64, high: f64) -> Option<Gain> {
-        let fits = expected.is_finite() && expected <= GAIN_MAX;
-        fits.then_some(Gain { low: low.max(1.0).min(expected), expected, high: high.max(expected) })
-    }
-
-    /// What is gained if this share of the time is saved; all of it at best.
-    fn without(share: f64) -> Option<Gain> {
-        let full = 1.0 / (1.0 - share.clamp(0.0, 0.999));
-        Gain::new(1.0 + 0.5 * (full - 1.0), full, 1.0 + 1.3 * (full - 1.0))
-    }
-
-    /// In words.
-    pub fn words(&self) -> String {
-        format!("expect {:.1} times the rate, {:.1} to {:.1}", self.expected, self.low, self.high)
-    }
-}
-
-/// A change that can be made while the program runs, and taken back.
+/// A change whose gain can be predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lift {
@@ -56,6 +27,52 @@ pub enum Lift {
     Bbr,
     /// All cores that this process may use.
     Affinity,
+    /// No quota of its control group.
+    Quota,
+    /// This part of what the program does itself for each message: sleeping, computing, its disk, its pipe.
+    Work(f64),
+    /// A link, or a contract, this many times as fast.
+    Link(f64),
+    /// This part of the loss.
+    Loss(f64),
+    /// This part of the path's delay.
+    Trip(f64),
+    /// So many times as many connections at once.
+    Connections(u32),
+    /// One connection for all messages.
+    KeepOpen,
+    /// No name is looked up.
+    NoLookUp,
+    /// Messages so many times as large.
+    Message(f64),
+}
+
+impl Lift {
+    /// In words.
+    pub fn words(&self) -> String {
+        let part = |part: f64, of: &str| match part {
+            0.5 => format!("half of the {of}"),
+            0.25 => format!("a quarter of the {of}"),
+            part => format!("{part} of the {of}"),
+        };
+        match *self {
+            Lift::SendBuffer(ask) => format!("SO_SNDBUF of {}", size(ask as f64)),
+            Lift::ReceiveBuffer(ask) => format!("SO_RCVBUF of {}", size(ask as f64)),
+            Lift::NoDelay => "TCP_NODELAY".to_owned(),
+            Lift::Pacing(rate) => format!("SO_MAX_PACING_RATE of {}", in_words(rate as f64)),
+            Lift::Bbr => "congestion control bbr".to_owned(),
+            Lift::Affinity => "any core".to_owned(),
+            Lift::Quota => "no quota".to_owned(),
+            Lift::Work(left) => part(left, "work"),
+            Lift::Link(factor) => format!("a link {factor} times as fast"),
+            Lift::Loss(left) => part(left, "loss"),
+            Lift::Trip(left) => part(left, "delay"),
+            Lift::Connections(count) => format!("{count} connections for each"),
+            Lift::KeepOpen => "connections kept open".to_owned(),
+            Lift::NoLookUp => "no look-ups".to_owned(),
+            Lift::Message(factor) => format!("messages {factor} times as large"),
+        }
+    }
 }
 
 /// One thing to do.
@@ -65,13 +82,18 @@ pub struct Advice {
     pub words: String,
     /// What it brings.
     pub gain: Option<Gain>,
-    /// The change itself, where it can be made from outside.
+    /// The change itself, where its gain can be predicted.
     pub lift: Option<Lift>,
 }
 
 impl Advice {
-    fn of(words: impl Into<String>, gain: Option<Gain>, lift: Option<Lift>) -> Advice {
-        Advice { words: words.into(), gain, lift }
+    fn of(words: impl Into<String>) -> Advice {
+        Advice { words: words.into(), gain: None, lift: None }
+    }
+
+    /// With what the change brings, where `cause` limits.
+    fn with(self, cause: Cause, lift: Lift, w: &Witnesses) -> Advice {
+        Advice { gain: gain::of(cause, lift, w).ok(), lift: Some(lift), ..self }
     }
 
     /// The whole of it, without a full stop.
@@ -82,6 +104,9 @@ impl Advice {
         }
     }
 }
+
+/// Half of what the program does itself: that much is certain to be the limit, all of it is not.
+const HALF: Lift = Lift::Work(0.5);
 
 /// A size to ask for, in a round unit.
 fn size(bytes: f64) -> String {
@@ -96,87 +121,86 @@ fn in_flight(rate: f64, trip: f64) -> f64 {
     (rate * trip / 8.0).max(1.0)
 }
 
+/// The cause of this kind at the end that was looked at.
+fn at(w: &Witnesses, sender: Cause, receiver: Cause) -> Cause {
+    if w.sends { sender } else { receiver }
+}
+
 pub(super) fn sleep(w: &Witnesses) -> Advice {
-    let words = "Sleep less: read or send when the socket is ready instead of at set times";
-    Advice::of(words, Gain::without(w.timer.max(w.empty * w.poll)), None)
+    let words = "Sleep less: read or send when the socket is ready instead of at set times; \
+                 with half of it";
+    Advice::of(words).with(at(w, Cause::SenderSleeps, Cause::ReceiverSleeps), HALF, w)
 }
 
 pub(super) fn send_disk(w: &Witnesses) -> Advice {
-    Advice::of("Read ahead, or from a faster disk", Gain::without(w.disk), None)
+    Advice::of("Read ahead, or from a disk twice as fast").with(Cause::SenderDisk, HALF, w)
 }
 
 pub(super) fn receive_disk(w: &Witnesses) -> Advice {
-    let words = "Write to a faster disk, or from a second thread";
-    Advice::of(words, Gain::without(w.disk), None)
+    let words = "Write from a second thread, or to a disk twice as fast";
+    Advice::of(words).with(Cause::ReceiverDisk, HALF, w)
 }
 
 pub(super) fn pipe_from(w: &Witnesses) -> Advice {
-    let words = "Look at the program that writes the pipe";
-    Advice::of(words, Gain::without(w.pipe - w.pipe_write), None)
+    let words = "Look at the program that writes the pipe; if it were twice as fast";
+    Advice::of(words).with(Cause::SenderPipe, HALF, w)
 }
 
 pub(super) fn pipe_to(w: &Witnesses) -> Advice {
-    Advice::of("Look at the program that reads the pipe", Gain::without(w.pipe_write), None)
+    let words = "Look at the program that reads the pipe; if it were twice as fast";
+    Advice::of(words).with(Cause::ReceiverPipe, HALF, w)
 }
 
-pub(super) fn profile(_: &Witnesses) -> Advice {
-    let words = "Divide its work over two threads, or profile it";
-    Advice::of(words, Gain::new(1.3, 1.8, 2.0), None)
+pub(super) fn profile(w: &Witnesses) -> Advice {
+    let words = "Divide its work over two threads, or profile it; with half of its computing";
+    Advice::of(words).with(at(w, Cause::SenderComputes, Cause::ReceiverComputes), HALF, w)
 }
 
-pub(super) fn second_core(w: &Witnesses) -> Advice {
-    let words = "Use a second connection on another core";
-    // It needs a core that is idle.
-    Advice::of(words, if w.idle >= 0.25 { Gain::new(1.2, 1.7, 2.0) } else { None }, None)
+pub(super) fn second_core(_: &Witnesses) -> Advice {
+    Advice::of(
+        "Use a second connection on another core; how much that brings, the other end's CPU \
+         decides",
+    )
 }
 
 pub(super) fn larger_messages(w: &Witnesses) -> Advice {
     let size_now = w.payload.max(1.0);
-    let each = size_now * 8.0 / w.rate.max(1.0);
-    let factor = (4096.0 / size_now).max(2.0);
-    let gain = factor * each / (each + (factor - 1.0) * size_now * COPY);
     let words = format!(
         "Send 4 KiB at a time instead of {size_now:.0} B, or leave TCP_NODELAY off, so that \
-         messages share segments"
+         messages share segments; already with twice as much at a time"
     );
-    Advice::of(words, Gain::new(0.4 * gain, 0.8 * gain, gain), None)
+    Advice::of(words).with(Cause::SmallMessages, Lift::Message(2.0), w)
 }
 
 pub(super) fn own_core(w: &Witnesses) -> Advice {
-    let gain = (w.run + w.wait) / w.run.max(0.01);
     let words = "Give it a core of its own (taskset), or move the others away";
-    let gain = Gain::new(1.0 + 0.5 * (gain - 1.0), gain, gain * 1.15);
-    Advice::of(words, gain, Some(Lift::Affinity))
+    Advice::of(words).with(Cause::SharedCpu, Lift::Affinity, w)
 }
 
 pub(super) fn quota(w: &Witnesses) -> Advice {
-    let share = w.throttled.unwrap_or(0.0).min(0.99);
-    let words = "Raise the quota (cpu.max) of its control group";
-    Advice::of(words, Gain::without(share), None)
+    let words = "Lift the quota (cpu.max) of its control group";
+    Advice::of(words).with(Cause::Throttled, Lift::Quota, w)
 }
 
 pub(super) fn softirq(_: &Witnesses) -> Advice {
-    let words = "Spread the protocol work over more cores (RPS: rps_cpus; or more queues), or \
-                 switch GRO on";
-    Advice::of(words, Gain::new(1.2, 1.6, 2.0), None)
+    Advice::of(
+        "Spread the protocol work over more cores (RPS: rps_cpus; or more queues), or switch GRO \
+         on; how much that brings, what else runs there decides",
+    )
 }
 
 pub(super) fn send_buffer(w: &Witnesses) -> Advice {
     let now = in_flight(w.rate, w.rtt_min);
     let grow = (f64::from(w.window) / now).clamp(2.0, GROW_MAX);
-    // The kernel doubles what is asked for, and its count includes its own overhead.
-    let ask = f64::from(w.send_buffer) / 2.0 * grow;
+    // The kernel doubles what is asked for.
+    let ask = ((grow * now - PIECE / 2.0) / 2.0).max(f64::from(w.send_buffer));
     let words = format!(
         "Ask for SO_SNDBUF of {} ({} at a time every {:.1} ms now), or leave it to the kernel",
         size(ask),
         size(now),
         1e3 * w.rtt_min
     );
-    Advice::of(
-        words,
-        Gain::new(0.6 * grow, 0.95 * grow, 1.2 * grow),
-        Some(Lift::SendBuffer(ask as u64)),
-    )
+    Advice::of(words).with(Cause::SendBuffer, Lift::SendBuffer(ask as u64), w)
 }
 
 pub(super) fn receive_buffer(w: &Witnesses) -> Advice {
@@ -189,103 +213,106 @@ pub(super) fn receive_buffer(w: &Witnesses) -> Advice {
         in_words(GROW_MAX * w.rate),
         1e3 * trip
     );
-    let gain = Gain::new(0.5 * GROW_MAX, 0.95 * GROW_MAX, 1.25 * GROW_MAX);
-    let lift = (!w.sends).then_some(Lift::ReceiveBuffer(ask as u64));
-    Advice::of(words, gain, lift)
+    let advice = Advice::of(words).with(Cause::ReceiveBuffer, Lift::ReceiveBuffer(ask as u64), w);
+    // It is the receiver's to change.
+    Advice { lift: advice.lift.filter(|_| !w.sends), ..advice }
 }
 
 pub(super) fn at_the_receiver(_: &Witnesses) -> Advice {
-    Advice::of("Run `lastmeter why` at the receiver", None, None)
+    Advice::of("Run `lastmeter why` at the receiver")
 }
 
 pub(super) fn as_its_user(_: &Witnesses) -> Advice {
-    Advice::of("Run the agent as the user of the receiving program, or as root", None, None)
+    Advice::of("Run the agent as the user of the receiving program, or as root")
 }
 
 pub(super) fn pacing(w: &Witnesses) -> Advice {
     let cap = 2.0 * w.pacing_max.unwrap_or(0.0);
     let words = format!("Raise SO_MAX_PACING_RATE to {}", in_words(cap));
-    Advice::of(words, Gain::new(1.6, 1.95, 2.1), Some(Lift::Pacing(cap as u64)))
+    Advice::of(words).with(Cause::PacingCap, Lift::Pacing(cap as u64), w)
 }
 
 pub(super) fn link(w: &Witnesses) -> Advice {
     let words = match w.rtt - w.rtt_min {
         queue if queue > 0.005 => format!(
-            "Only a faster link helps; its queue costs {:.0} ms, which fq_codel or bbr saves",
+            "Its queue costs {:.0} ms, which fq_codel or bbr saves; for more, only a faster link \
+             helps: one twice as fast",
             1e3 * queue
         ),
-        _ => "Only a faster link helps".to_owned(),
+        _ => "Only a faster link helps; one twice as fast".to_owned(),
     };
-    Advice::of(words, None, None)
+    Advice::of(words).with(Cause::LinkRate, Lift::Link(2.0), w)
 }
 
 pub(super) fn policer(w: &Witnesses) -> Advice {
     let words = format!(
-        "Send no faster than it lets pass: SO_MAX_PACING_RATE of {} saves the repeats; more needs \
-         another contract",
+        "Send no faster than it lets pass: SO_MAX_PACING_RATE of {} saves the repeats; for more, \
+         a contract for twice as much",
         in_words(w.rate)
     );
-    Advice::of(words, None, None)
+    Advice::of(words).with(Cause::Policer, Lift::Link(2.0), w)
 }
 
 pub(super) fn loss(w: &Witnesses) -> Advice {
-    let words = match w.bbr_rate {
-        Some(_) => "Find what loses them (cable, radio, a full buffer of an interface)",
-        None => "Use congestion control bbr, which does not slow down for it, or four connections",
-    };
-    let gain = if w.bbr_rate.is_none() { Gain::new(1.5, 3.5, 20.0) } else { None };
-    Advice::of(words, gain, w.bbr_rate.is_none().then_some(Lift::Bbr))
+    match w.bbr_rate {
+        Some(_) => Advice::of("Find what loses them (cable, radio, a full buffer of an interface)"),
+        None => Advice::of(
+            "Find what loses them, or use congestion control bbr, which does not slow down for \
+             it, or four connections",
+        )
+        .with(Cause::Loss, Lift::Connections(AT_ONCE), w),
+    }
 }
 
 pub(super) fn reordering(_: &Witnesses) -> Advice {
-    let words = "Find the two ways that the packets take (load balancing by packet); hash by flow";
-    Advice::of(words, None, None)
+    Advice::of("Find the two ways that the packets take (load balancing by packet); hash by flow")
 }
 
-pub(super) fn congestion(_: &Witnesses) -> Advice {
+pub(super) fn congestion(w: &Witnesses) -> Advice {
     let words = "Keep the connection open for more data, or use four connections at once";
-    Advice::of(words, Gain::new(1.5, 3.0, 4.0), None)
+    Advice::of(words).with(Cause::CongestionWindow, Lift::Connections(AT_ONCE), w)
 }
 
 pub(super) fn ack_path(_: &Witnesses) -> Advice {
-    let words = "Relieve the way back: put acknowledgements first there (a priority queue), or \
-                 thin them out";
-    Advice::of(words, None, None)
+    Advice::of(
+        "Relieve the way back: put acknowledgements first there (a priority queue), or thin them \
+         out",
+    )
 }
 
-pub(super) fn round_trips(_: &Witnesses) -> Advice {
+pub(super) fn round_trips(w: &Witnesses) -> Advice {
     let words = "Send the next request before the reply has come, two at a time";
-    Advice::of(words, Gain::new(1.7, 1.95, 2.1), None)
+    Advice::of(words).with(Cause::RoundTrips, Lift::Connections(2), w)
 }
 
 pub(super) fn nagle(w: &Witnesses) -> Advice {
     let words = "Set TCP_NODELAY, or send each message in one call";
-    let gain = 1.0 / (1.0 - w.tail_held.clamp(0.0, 0.98));
-    Advice::of(words, Gain::new(0.4 * gain, gain, 20.0 * gain), Some(Lift::NoDelay))
+    Advice::of(words).with(Cause::Nagle, Lift::NoDelay, w)
 }
 
 pub(super) fn set_up(w: &Witnesses) -> Advice {
     let words = "Keep connections open and use them again (keep-alive, a pool)";
-    Advice::of(words, Gain::without(w.connect), None)
+    Advice::of(words).with(Cause::ConnectionSetUp, Lift::KeepOpen, w)
 }
 
 pub(super) fn names(w: &Witnesses) -> Advice {
     let words = "Look each name up once: a cache, a nearer name server, or the address itself";
-    Advice::of(words, Gain::without(w.names), None)
+    Advice::of(words).with(Cause::NameLookUp, Lift::NoLookUp, w)
 }
 
 pub(super) fn overflow(w: &Witnesses) -> Advice {
     let words = format!(
-        "The reader must be {:.1} times as fast; a larger SO_RCVBUF helps against bursts only",
+        "The reader must be {:.1} times as fast (a larger SO_RCVBUF helps against bursts only); \
+         with half of its own work",
         1.0 / (1.0 - w.overflowed).max(0.01)
     );
-    Advice::of(words, Gain::without(w.overflowed), None)
+    Advice::of(words).with(Cause::DatagramOverflow, HALF, w)
 }
 
 pub(super) fn proxy(_: &Witnesses) -> Advice {
-    Advice::of("Run `lastmeter why` on what passes the data on", None, None)
+    Advice::of("Run `lastmeter why` on what passes the data on")
 }
 
 pub(super) fn no_network(_: &Witnesses) -> Advice {
-    Advice::of("Profile the program; the network is not part of it", None, None)
+    Advice::of("Profile the program; the network is not part of it")
 }

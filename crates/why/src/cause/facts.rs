@@ -13,7 +13,7 @@ const CROWDED: f64 = 0.25;
 /// A control group kept from its CPUs for this share of the time limits its program.
 const THROTTLED: f64 = 0.1;
 /// User mode takes this share of the CPU time of a program that computes.
-const COMPUTES: f64 = 0.6;
+pub(super) const COMPUTES: f64 = 0.6;
 /// Share of segments lost from which the congestion window is held down by loss.
 const LOSSY: f64 = 0.0005;
 /// A policer drops this share of the segments or more, since it has no queue to warn the sender.

@@ -8,6 +8,7 @@
 
 mod cases;
 pub mod prove;
+mod what_ifs;
 
 use crate::cause::{self, Cause, Finding};
 pub use cases::CASES;

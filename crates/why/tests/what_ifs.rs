@@ -1,0 +1,71 @@
+//! What a change brings is predicted within 15 %, and the band holds: two of the what-ifs that
+//! `lastmeter why --truth --prove` scores, one changed from outside and one of the path.
+//!
+//! The helpers are this program run again, so it has its own `main`. Needs network namespaces: without
+//! the rights it prints `SKIP:` and why. `LASTMETER_WHAT_IF=NAME`, or `all`, runs that one once and prints its line.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test")]
+
+#[path = "../../live/tests/attempts/mod.rs"]
+mod attempts;
+
+use attempts::in_time;
+use lastmeter_live::namespace::Hosts;
+use lastmeter_why::cause::{Cause, Lift};
+use lastmeter_why::truth::prove::{OFF_MAX, Proof, Sum, named, prove, row};
+
+fn main() {
+    lastmeter_live::worker::enter_if_asked(&[]);
+    if let Err(e) = Hosts::open(true) {
+        println!("SKIP: all tests that need two hosts: {e}");
+        return;
+    }
+    match std::env::var("LASTMETER_WHAT_IF") {
+        Ok(name) => run(&name),
+        Err(_) => attempts::run_all(TESTS),
+    }
+}
+
+const TESTS: &[(&str, fn())] = &[
+    ("twice_the_pacing_cap_is_twice_the_rate", pacing),
+    ("a_link_twice_as_fast_is_twice_the_rate", link),
+    ("what_cannot_be_known_has_no_prediction_and_says_why", unknown),
+];
+
+fn run(name: &str) {
+    let all = named((name != "all").then_some(name));
+    let mut proofs = Vec::new();
+    for one in all {
+        proofs.push(prove(one, None).unwrap());
+        println!("{}", row(&proofs[proofs.len() - 1]));
+    }
+    println!("{}", Sum::of(&proofs).words());
+}
+
+fn once(name: &str) -> Proof {
+    prove(named(Some(name))[0], None).unwrap()
+}
+
+fn is_right(proof: &Proof) -> bool {
+    proof.holds == Some(true) && proof.off.is_some_and(|off| off.abs() <= OFF_MAX)
+}
+
+fn pacing() {
+    let proof = once("pacing-cap");
+    in_time!(is_right(&proof) && proof.said == Some(Cause::PacingCap), "{}", row(&proof));
+    assert!(matches!(proof.lift, Some(Lift::Pacing(_))), "{proof:?}");
+}
+
+fn link() {
+    let proof = once("faster-link-far");
+    in_time!(is_right(&proof) && proof.said == Some(Cause::LinkRate), "{}", row(&proof));
+    assert_eq!(proof.lift, Some(Lift::Link(2.0)));
+}
+
+fn unknown() {
+    let proof = once("bbr-loss");
+    // Its gain is measured all the same, and is much.
+    in_time!(proof.measured.is_some_and(|gain| gain > 2.0), "{}", row(&proof));
+    let why = proof.why_not.as_deref().unwrap();
+    assert!(why.contains("not known until something fills it"), "{why}");
+    assert_eq!((proof.gain, proof.holds), (None, None));
+}
