@@ -1,8 +1,7 @@
 //! The client side of transactions over UDP.
 
-use super::{
-    Awake, CLIENT, COOKIE_LEN, DATAGRAM_MAX, Ear, Refused, Travel, UNIT_MAX, fragments, send,
-};
+use super::line::{Awake, Ear, send};
+use super::{CLIENT, COOKIE_LEN, DATAGRAM_MAX, Refused, Travel, UNIT_MAX, fragments};
 use lastmeter_linux::datagrams;
 use lastmeter_live::exchange::dtp::Owner;
 use lastmeter_wire::dtp::{Flags, HEADER_LEN, Packet};
@@ -95,7 +94,7 @@ impl Client {
     /// From now on it stays awake for so long after it has asked, where the last answers came sooner: a processor's
     /// time for that of waking up.
     pub(crate) fn stay_awake(&mut self, limit: Duration) {
-        self.ear.limit = limit;
+        self.ear.stay_awake(limit);
     }
     /// How many transactions were answered, and how many had to be sent again.
     pub(crate) fn counts(&self) -> (u64, u64) {
