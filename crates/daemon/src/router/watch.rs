@@ -13,7 +13,7 @@
 use super::show::each;
 use crate::{Complaint, Report};
 use lastmeter_ledger::html::escape;
-use lastmeter_linux::control;
+use lastmeter_linux::{control, files};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 /// Most routers, and rates kept of each port.
 const ROUTERS_MAX: usize = 256;
 const KEPT: usize = 120;
+/// How long a sleep is not interrupted.
+const NAP: Duration = Duration::from_millis(100);
 /// Intervals without an answer after which a router is said not to answer.
 const SILENT: f64 = 2.5;
 
@@ -202,7 +204,7 @@ pub(super) fn watch(arguments: &Watch, json: bool) -> Result<Report, Complaint> 
     routers.iter().for_each(|router| router.ask(every, &ended));
     let began = Instant::now();
     // The first answers come before the first look.
-    std::thread::sleep(every / 2);
+    pause(every / 2, &ended);
     while !ended.load(Ordering::Relaxed) {
         if arguments.seconds.is_some_and(|seconds| began.elapsed().as_secs_f64() >= seconds) {
             break;
@@ -215,24 +217,35 @@ pub(super) fn watch(arguments: &Watch, json: bool) -> Result<Report, Complaint> 
         };
         crate::print(&line)?;
         if let Some(path) = &arguments.out {
-            replace(path, &page(&looked, &routers, arguments.every))?;
+            write(path, &page(&looked, &routers, arguments.every))?;
         }
         if let Some(path) = &arguments.metrics {
-            replace(path, &metrics(&routers))?;
+            write(path, &metrics(&routers))?;
         }
-        std::thread::sleep(every);
+        let left = arguments.seconds.map(|seconds| seconds - began.elapsed().as_secs_f64());
+        let left = left.and_then(|left| Duration::try_from_secs_f64(left.max(0.0)).ok());
+        pause(left.map_or(every, |left| every.min(left)), &ended);
     }
     ended.store(true, Ordering::Relaxed);
     Ok(Report { text: String::new(), json: Vec::new(), good: true })
 }
 
-/// Writes a file beside it first, so that no reader sees half of it.
-fn replace(path: &Path, text: &str) -> Result<(), Complaint> {
+/// Writes a file as a whole, so that no reader sees half of it.
+fn write(path: &Path, text: &str) -> Result<(), Complaint> {
     let place = |error| Complaint(format!("{}: {error}", path.display()));
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    std::fs::write(&beside, text).map_err(place)?;
-    std::fs::rename(&beside, path).map_err(place)
+    files::replace(path, text.as_bytes()).map_err(place)
+}
+
+/// Sleeps, but not beyond a signal.
+fn pause(lasts: Duration, ended: &AtomicBool) {
+    let until = Instant::now() + lasts;
+    while !ended.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
 }
 
 const HEADS: [&str; 10] = [
