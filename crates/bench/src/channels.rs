@@ -14,8 +14,9 @@
 //!
 //! Rows: J-49.
 
-use crate::far::{Far, cpu};
+use crate::far::Far;
 use crate::{Bench, Complaint, Measurement, Setting};
+use lastmeter_linux::clock::thread_cpu;
 use lastmeter_linux::port::{CHANNELS, Channels, Counts, Port, Xdp};
 use lastmeter_linux::{Doing, cores, link, load};
 use lastmeter_live::receive;
@@ -107,7 +108,7 @@ fn tell(job: &Job, parent: &mut Parent<'_>) -> lastmeter_linux::Result<Got> {
     }
     parent.ready()?;
     let what = "receiving from a ring";
-    let (began, mut counts, mut got) = (cpu(), Counts::default(), Got::default());
+    let (began, mut counts, mut got) = (thread_cpu(), Counts::default(), Got::default());
     let mut seen = vec![false; CHANNELS as usize];
     let mut last = Instant::now();
     while got.frames < job.frames {
@@ -141,7 +142,7 @@ fn tell(job: &Job, parent: &mut Parent<'_>) -> lastmeter_linux::Result<Got> {
             return Err(io::Error::from(ErrorKind::TimedOut)).doing(what);
         }
     }
-    got.cpu = cpu() - began;
+    got.cpu = thread_cpu() - began;
     got.channels = seen.iter().filter(|seen| **seen).count() as u32;
     got.refused = table.refused();
     Ok(got)
@@ -162,9 +163,9 @@ fn send(far: &mut Far, to: &[u16], asks: u16) -> Result<f64, Complaint> {
         let mut batch =
             window.iter().map(|&channel| frame(channel, 0)).collect::<Result<Vec<_>, _>>()?;
         batch.push(frame(asks, 1)?);
-        let before = cpu();
+        let before = thread_cpu();
         far.send_all(&batch)?;
-        spent += cpu() - before;
+        spent += thread_cpu() - before;
         let (began, mut answered) = (Instant::now(), false);
         while !answered {
             far.wait(LOOK)?;

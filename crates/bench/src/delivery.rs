@@ -15,10 +15,10 @@
 //!
 //! Rows: A-67.
 
-use crate::far::{Far, HOST, cpu};
+use crate::far::{Far, HOST};
 use crate::{Bench, Complaint, Measurement, Setting};
 use lastmeter_base::Time;
-use lastmeter_linux::clock::Epoch;
+use lastmeter_linux::clock::{Epoch, thread_cpu};
 use lastmeter_linux::port::{Counts, Port};
 use lastmeter_linux::{Doing, cores, load};
 use lastmeter_live::receive;
@@ -152,7 +152,7 @@ fn native(
 ) -> lastmeter_linux::Result<Got> {
     let what = "receiving from a ring";
     parent.ready()?;
-    let (began, pattern, mut counts) = (cpu(), pattern(), Counts::default());
+    let (began, pattern, mut counts) = (thread_cpu(), pattern(), Counts::default());
     let (mut next, mut right, mut last) = (0, 0, Instant::now());
     while next < job.frames {
         receive::wait([port.fd()].into_iter(), LOOK)?;
@@ -183,11 +183,11 @@ fn native(
             return Err(io::Error::from(ErrorKind::TimedOut)).doing(what);
         }
     }
-    Ok(Got { bytes: right, cpu: cpu() - began })
+    Ok(Got { bytes: right, cpu: thread_cpu() - began })
 }
 
 fn datagrams(socket: &UdpSocket, job: &Job) -> io::Result<Got> {
-    let (began, pattern, mut buffer) = (cpu(), pattern(), [0; LEN + 1]);
+    let (began, pattern, mut buffer) = (thread_cpu(), pattern(), [0; LEN + 1]);
     let (mut next, mut right) = (0, 0);
     while next < job.frames {
         let (len, sender) = socket.recv_from(&mut buffer)?;
@@ -197,13 +197,13 @@ fn datagrams(socket: &UdpSocket, job: &Job) -> io::Result<Got> {
             socket.send_to(&next.to_be_bytes(), sender)?;
         }
     }
-    Ok(Got { bytes: right, cpu: cpu() - began })
+    Ok(Got { bytes: right, cpu: thread_cpu() - began })
 }
 
 fn stream(listener: &TcpListener, job: &Job) -> io::Result<Got> {
     let (mut connection, _) = listener.accept()?;
     connection.set_read_timeout(Some(PATIENCE))?;
-    let (began, pattern) = (cpu(), pattern());
+    let (began, pattern) = (thread_cpu(), pattern());
     let (mut buffer, mut right) = (vec![0; WINDOW as usize * LEN], 0);
     let all = u64::from(job.frames) * LEN as u64;
     let mut read = 0;
@@ -222,7 +222,7 @@ fn stream(listener: &TcpListener, job: &Job) -> io::Result<Got> {
             rest = others;
         }
     }
-    Ok(Got { bytes: right, cpu: cpu() - began })
+    Ok(Got { bytes: right, cpu: thread_cpu() - began })
 }
 
 /// Sends frames of a type or datagrams, a window at a time, and waits until each is acknowledged, if it is; CPU seconds
@@ -240,9 +240,9 @@ fn windows(far: &mut Far, way: Way, frames: u32) -> Result<f64, Complaint> {
             }
         });
         let batch = batch.collect::<Result<Vec<_>, _>>()?;
-        let before = cpu();
+        let before = thread_cpu();
         far.send_all(&batch)?;
-        spent += cpu() - before;
+        spent += thread_cpu() - before;
         sent = until;
         let (began, mut acknowledged) = (Instant::now(), way == Way::Nobody);
         while !acknowledged {
@@ -291,9 +291,9 @@ fn segments(far: &mut Far, frames: u32) -> Result<f64, Complaint> {
             batch.push(far.segment(ports, &segment, &payload)?);
         }
         for some in batch.chunks(WINDOW as usize) {
-            let before = cpu();
+            let before = thread_cpu();
             far.send_all(some)?;
-            spent += cpu() - before;
+            spent += thread_cpu() - before;
         }
         if now.since_start().as_secs_f64() > PATIENCE.as_secs_f64() {
             return Err(Complaint("TCP: not all was acknowledged".to_owned()));

@@ -16,7 +16,6 @@ use lastmeter_transport::tcp::Segment;
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::ethernet::{ETHERTYPE_ARP, ETHERTYPE_IPV4};
 use lastmeter_wire::internet::{arp, ethernet, ipv4, protocol, tcp, udp};
-use rustix::time::{ClockId, clock_gettime};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -31,12 +30,6 @@ const EVERYBODY: [u8; 6] = [0xff; 6];
 const BATCH: usize = 64;
 /// How long the kernel has to say its Ethernet address.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// CPU seconds of this thread, with the softirqs that ran in its time where the kernel does not account these apart.
-pub(super) fn cpu() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
 
 /// A segment that has come.
 pub(super) struct Arrived {

@@ -14,7 +14,7 @@
 
 use crate::auth::{self, Hash, PACKET_LEN};
 use crate::{Bench, Complaint, Measurement, Setting};
-use rustix::time::{ClockId, clock_gettime};
+use lastmeter_linux::clock::thread_cpu;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
@@ -40,12 +40,6 @@ const DATAGRAMS: u64 = 6000;
 const DATAGRAMS_SLOW: u64 = 50;
 /// Before a datagram counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// CPU seconds of this thread.
-fn cpu() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
 
 /// What one end does with a packet.
 struct End {
@@ -73,7 +67,7 @@ impl End {
 /// Receives so many; CPU seconds.
 fn receive(socket: &UdpSocket, mut end: End, datagrams: u64) -> Result<f64, Complaint> {
     let mut buffer = vec![0; 8 + PACKET_LEN];
-    let began = cpu();
+    let began = thread_cpu();
     for number in 0..datagrams {
         let (len, sender) = socket.recv_from(&mut buffer)?;
         if len < buffer.len() || end.pass(number, &buffer[8..]).to_be_bytes() != buffer[..8] {
@@ -81,7 +75,7 @@ fn receive(socket: &UdpSocket, mut end: End, datagrams: u64) -> Result<f64, Comp
         }
         socket.send_to(&(number + 1).to_be_bytes(), sender)?;
     }
-    Ok(cpu() - began)
+    Ok(thread_cpu() - began)
 }
 
 /// Sends so many, and waits until all are acknowledged; seconds of the clock and of the CPU.
@@ -93,7 +87,7 @@ fn send(
 ) -> Result<(f64, f64), Complaint> {
     let mut buffer = vec![0; 8 + PACKET_LEN];
     let (mut acknowledged, mut word) = (0_u64, [0; 8]);
-    let (began, used) = (Instant::now(), cpu());
+    let (began, used) = (Instant::now(), thread_cpu());
     for sent in 0..datagrams {
         while sent - acknowledged >= WINDOW {
             socket.recv(&mut word)?;
@@ -113,7 +107,7 @@ fn send(
         socket.recv(&mut word)?;
         acknowledged = u64::from_be_bytes(word);
     }
-    Ok((began.elapsed().as_secs_f64(), cpu() - used))
+    Ok((began.elapsed().as_secs_f64(), thread_cpu() - used))
 }
 
 fn bits(datagrams: u64) -> f64 {

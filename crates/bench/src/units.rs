@@ -17,10 +17,10 @@
 //! Rows: A-168.
 
 use crate::{Bench, Complaint, Measurement, Setting};
+use lastmeter_linux::clock::thread_cpu;
 use lastmeter_linux::{Doing, load};
 use lastmeter_live::site::Site;
 use lastmeter_live::task::{Entry, Parent, Task};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -85,11 +85,6 @@ struct Before {
     interface: &'static str,
 }
 
-fn cpu() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
-
 fn field(path: &str, name: &str, at: usize) -> io::Result<u64> {
     let text = std::fs::read_to_string(path)?;
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name));
@@ -103,7 +98,7 @@ impl Before {
         // Received bytes come first, then packets.
         let packets = field("/proc/thread-self/net/dev", &format!("{interface}:"), 1)?;
         let waited = field("/proc/thread-self/schedstat", "", 1)? as f64 * 1e-9;
-        Ok(Before { cpu: cpu(), scheduled, packets, waited, interface })
+        Ok(Before { cpu: thread_cpu(), scheduled, packets, waited, interface })
     }
     fn since(&self, units: u32) -> io::Result<Done> {
         let now = Before::now(self.interface)?;

@@ -13,10 +13,9 @@ use crate::end::{GuestEnd, PortEnd};
 use crate::network::Cable;
 use lastmeter_base::{Duration, Time};
 use lastmeter_engine::Distribution;
-use lastmeter_linux::clock::Epoch;
+use lastmeter_linux::clock::{Epoch, thread_cpu};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::setpriority_process;
-use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -176,8 +175,7 @@ impl Hub {
             self.hear(epoch);
             self.advance(epoch);
             if stopped {
-                let cpu = clock_gettime(ClockId::ThreadCPUTime);
-                self.report.cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 * 1e-9;
+                self.report.cpu = thread_cpu();
                 self.report.elapsed = epoch.since(Time::START).as_secs_f64();
                 return self;
             }

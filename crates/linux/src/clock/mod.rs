@@ -113,6 +113,12 @@ impl Drop for Precedence {
     }
 }
 
+/// Seconds of CPU time that this thread has used.
+pub fn thread_cpu() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
 /// Nanoseconds of the monotonic clock, which all processes of the machine share.
 #[inline]
 pub fn nanoseconds() -> u64 {

@@ -8,6 +8,7 @@
 use super::constant::{Constant, Value};
 use crate::statistics::Spread;
 use crate::transfer::meter::now;
+use lastmeter_linux::clock::thread_cpu;
 use lastmeter_linux::{Doing, Error, Result};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -33,12 +34,6 @@ struct Noticed {
     switches: f64,
 }
 
-/// This thread's CPU time in seconds.
-fn cpu() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
 /// How often this thread went to sleep.
 fn switches() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
@@ -53,7 +48,7 @@ fn receive(socket: &UdpSocket, core: usize, polls: bool) -> Result<Noticed> {
     socket.set_nonblocking(polls).doing(what)?;
     socket.set_read_timeout(Some(PATIENCE)).doing(what)?;
     let (mut latencies, mut buffer) = (Vec::with_capacity(DATAGRAMS), [0; LEN]);
-    let (spent, slept, mut heard) = (cpu(), switches(), now());
+    let (spent, slept, mut heard) = (thread_cpu(), switches(), now());
     while latencies.len() < DATAGRAMS {
         match socket.recv(&mut buffer) {
             Ok(LEN) => {
@@ -72,7 +67,7 @@ fn receive(socket: &UdpSocket, core: usize, polls: bool) -> Result<Noticed> {
     }
     let count = latencies.len().max(1) as f64;
     Ok(Noticed {
-        cpu: (cpu() - spent) / count,
+        cpu: (thread_cpu() - spent) / count,
         switches: (switches() - slept) as f64 / count,
         latency: Spread::of(latencies),
     })
