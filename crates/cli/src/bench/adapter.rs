@@ -27,6 +27,8 @@ use std::process::Command;
 const REFERENCE: &str = "simple-nic";
 /// Bytes of a ping, and of its frame.
 const PINGS: [(u64, Bytes); 3] = [(56, Bytes(98)), (472, Bytes(514)), (1400, Bytes(1442))];
+/// What TCP's rows are called.
+const WAYS: [&str; 2] = ["TCP from the guest", "TCP to the guest"];
 /// Pings of each length.
 const COUNT: usize = 40;
 const COUNT_QUICK: usize = 10;
@@ -105,8 +107,11 @@ pub(super) fn bench(common: &Common, part: &str) -> Result<Ended, Complaint> {
     }
     bar.finish_and_clear();
     let (reference, others) = adapters.split_first().expect("the reference is always measured");
-    if !common.json {
-        output::print(&heading(reference));
+    match common.json {
+        true => reference.alone().iter().for_each(|one| {
+            output::print(&serde_json::to_string(one).unwrap_or_default());
+        }),
+        false => output::print(&heading(reference)),
     }
     for adapter in others {
         let rows = adapter.rows(reference)?;
@@ -173,7 +178,7 @@ impl Adapter {
             };
             let adds = takes(self)? - takes(reference)?;
             rows.push(Row {
-                what: format!("ping, frames of {frame}"),
+                what: ping(frame),
                 unit: "s",
                 model: reference.middle(|turn| turn.pings[at]) + adds,
                 measured: self.middle(|turn| turn.pings[at]),
@@ -182,14 +187,11 @@ impl Adapter {
         }
         let (long, reply) = (self.predict(LONGEST)?, self.predict(ACKNOWLEDGEMENT)?);
         // An acknowledgement for every second segment goes the other way (RFC 5681, section 4.2).
-        let ways = [
-            ("from the guest", long.rate.min(2.0 * reply.into_rate)),
-            ("to the guest", long.into_rate.min(2.0 * reply.rate)),
-        ];
-        for (at, (way, frames)) in ways.into_iter().enumerate() {
+        let rates = [long.rate.min(2.0 * reply.into_rate), long.into_rate.min(2.0 * reply.rate)];
+        for (at, (way, frames)) in WAYS.iter().zip(rates).enumerate() {
             let model = frames * PAYLOAD * 8.0;
             rows.push(Row {
-                what: format!("TCP {way}"),
+                what: (*way).to_owned(),
                 unit: "bit/s",
                 model,
                 measured: self.middle(|turn| turn.tcp[at]),
@@ -197,6 +199,22 @@ impl Adapter {
             });
         }
         Ok(rows)
+    }
+
+    /// What was measured, beside nothing.
+    fn alone(&self) -> Vec<Measurement> {
+        let new = |what: &str, value: f64, unit: &str| {
+            let name = format!("adapter/{}/{what}", self.name);
+            let note = format!("the reference; {}", self.certified());
+            Measurement::new(name, value, unit, String::new(), note)
+        };
+        let pings = PINGS.iter().enumerate().map(|(at, (_, frame))| {
+            let time = self.middle(|turn| turn.pings[at]);
+            new(&ping(*frame), time, "s").lower_is_better()
+        });
+        let tcp = WAYS.iter().enumerate();
+        let tcp = tcp.map(|(at, way)| new(way, self.middle(|turn| turn.tcp[at]), "bit/s"));
+        pings.chain(tcp).collect()
     }
 
     fn certified(&self) -> String {
@@ -229,6 +247,10 @@ impl Row {
         one.beside("model", self.model);
         if self.unit == "s" { one.lower_is_better() } else { one }
     }
+}
+
+fn ping(frame: Bytes) -> String {
+    format!("ping, frames of {frame}")
 }
 
 fn heading(reference: &Adapter) -> String {
@@ -338,6 +360,8 @@ PING 10.77.0.1 (10.77.0.1): 1400 data bytes
         assert!((rows[0].model - 1.196e-3).abs() < 1e-6, "{rows:?}");
         // 1448 of 1514 bytes at 1 us each.
         assert!((rows[3].model - 7.65e6).abs() < 1e5 && !rows[3].guest_limits, "{rows:?}");
+        let alone: Vec<f64> = reference.alone().iter().map(|one| one.value).collect();
+        assert_eq!(alone, [1e-3, 1e-3, 1e-3, 4e8, 4e8]);
         assert!(adapters("none").is_err());
     }
 }
