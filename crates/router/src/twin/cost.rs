@@ -116,7 +116,7 @@ pub struct Sample {
     pub kernel: f64,
     /// The same of the port processor.
     pub own: f64,
-    /// How far apart the routers were of which this is the median: largest less smallest, of the median.
+    /// How far apart the routers were of which this is the fastest: fastest less slowest, of the fastest.
     pub spread: f64,
     /// How many routers.
     pub routers: u32,
@@ -196,7 +196,7 @@ impl Costs {
             let constant = Constant {
                 value: Value::Time(seconds),
                 method: format!(
-                    "{what}; median of routers started anew, more offered than they forward"
+                    "{what}; fastest of routers started anew, more offered than they forward"
                 ),
                 spread: (spread * 1e4).round() / 1e4,
                 samples: routers,

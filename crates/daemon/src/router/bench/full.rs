@@ -205,8 +205,8 @@ fn told(
     beside: Option<(&'static str, &Several)>,
     prefixes: usize,
 ) -> Line {
-    let own = several.middle();
-    let peer = beside.map(|(name, other)| (name, other.middle().per_cpu));
+    let own = several.fastest();
+    let peer = beside.map(|(name, other)| (name, other.fastest().per_cpu));
     let asked = match row.asked {
         Asked::Nothing => None,
         Asked::Times(times) => {

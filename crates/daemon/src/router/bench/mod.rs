@@ -45,7 +45,7 @@ pub(crate) struct Bench {
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Measurements of each, of which the median counts; router/beside and router/twin start each router so often, and
-    /// those whose starts disagree up to twice as often
+    /// those whose starts disagree up to twice as often, of which the fastest counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// The module that every packet passes in router/plugin [default: a counter of our own]

@@ -151,7 +151,7 @@ fn constants(files: &Files, found: &Found, quick: bool) -> Result<Calibration, C
         let (config, _, sizes, way) = described(&files.router(case)?)?;
         let features = features(&config, sizes, way);
         for (len, several) in lengths.into_iter().zip(found) {
-            let [kernel, own] = costs(&several.middle());
+            let [kernel, own] = costs(&several.fastest());
             let (spread, routers) = (several.spread(), several.starts() as u32);
             samples.push(Sample { features, len: len as f64, kernel, own, spread, routers });
         }
@@ -160,7 +160,7 @@ fn constants(files: &Files, found: &Found, quick: bool) -> Result<Calibration, C
     // Half of an idle round trip is a wake-up and a packet's work.
     let work = costs.packet(&Features::default(), 98.0);
     let wake = found.trip.map_or(0.0, |trip| (trip / 2.0 - work).max(0.0));
-    let others = found.each.iter().flatten().map(|several| several.middle().others);
+    let others = found.each.iter().flatten().map(|several| several.fastest().others);
     let host = Host::here(others.fold(0.0, f64::max), Isolation::Root)?;
     Ok(Costs { wake, ..costs }.calibration(host, &samples))
 }
@@ -194,7 +194,7 @@ pub(super) fn lines(bench: &Bench, files: &Files, quick: bool) -> Result<Vec<Lin
         let told = Twin::new(&config, &text, sizes, way, costs.clone())?.predict(len as u64)?;
         let several = &found[0];
         let words = told.ledger.verdict.as_ref().map_or("", |verdict| verdict.words.as_str());
-        let own = several.middle();
+        let own = several.fastest();
         let off = (told.rate / own.per_cpu.max(1e-9) - 1.0) * 100.0;
         let calibration = if calm { "" } else { "UNDECIDED: others ran during the calibration; " };
         lines.push(Line {
