@@ -1,8 +1,9 @@
 //! Tests in real time. Other programs may spoil an attempt, so each test has several.
 //!
 //! A test whose [`in_time!`] fails at every attempt is reported as undecided if other programs kept the
-//! machine busy, and as failed on an idle machine. A wrong count or sum has nothing to do with time: it
-//! is an `assert!`, and fails in any case.
+//! machine busy, and as failed on an idle machine. An attempt that says itself that others disturbed it
+//! ([`disturbed!`]) does not count. A wrong count or sum has nothing to do with time: it is an `assert!`,
+//! and fails in any case.
 
 #![allow(dead_code, reason = "some users of this module have other tests as well")]
 
@@ -30,6 +31,18 @@ macro_rules! in_time {
     }};
 }
 pub(crate) use in_time;
+
+/// The panic of [`disturbed!`].
+pub(crate) struct Disturbed(pub(crate) String);
+
+/// Ends an attempt in which others took from the test what it needs to decide anything.
+macro_rules! disturbed {
+    ($($words:tt)+) => {
+        std::panic::panic_any($crate::attempts::Disturbed(format!($($words)+)))
+    };
+}
+#[allow(unused_imports, reason = "some users of this module need it")]
+pub(crate) use disturbed;
 
 /// The outcome of a test after all its attempts.
 #[derive(Debug, PartialEq)]
@@ -81,35 +94,49 @@ pub(crate) fn attempt(test: impl Fn()) -> Outcome {
 
 /// `others` measures for a given time how many CPUs other programs use.
 fn attempt_beside(test: impl Fn(), others: impl Fn(Duration) -> f64) -> Outcome {
-    let mut last = String::new();
+    let mut last = (Kind::Disturbed, String::new());
     let (mut all_late, mut least_busy) = (true, f64::INFINITY);
     for number in 1..=ATTEMPTS {
         let Err(panic) = catch_unwind(AssertUnwindSafe(&test)) else { return Outcome::Passed };
-        let late;
-        (late, last) = words(&*panic);
-        all_late &= late;
-        least_busy = least_busy.min(others(PAUSE * number));
-        println!("  attempt {number}: {last}");
+        let (kind, words) = kind(&*panic);
+        let busy = others(PAUSE * number);
+        println!("  attempt {number}: {words}");
+        if kind != Kind::Disturbed {
+            all_late &= kind == Kind::Late;
+            least_busy = least_busy.min(busy);
+        }
+        if kind != Kind::Disturbed || last.0 == Kind::Disturbed {
+            last = (kind, words);
+        }
     }
-    if all_late && least_busy >= BUSY {
-        let words = format!("others used {least_busy:.1} CPUs or more at all {ATTEMPTS} attempts");
-        return Outcome::Undecided(format!("{words}; the last: {last}"));
+    match last {
+        (Kind::Disturbed, words) => Outcome::Undecided(words),
+        (_, words) if all_late && least_busy >= BUSY => Outcome::Undecided(format!(
+            "others used {least_busy:.1} CPUs or more at all attempts that were late; the last: {words}"
+        )),
+        (_, words) => Outcome::Failed(words),
     }
-    Outcome::Failed(last)
 }
 
-/// A panic's message, and whether it is from [`in_time!`].
-fn words(panic: &(dyn Any + Send)) -> (bool, String) {
-    let text = |words: &str| (false, words.to_owned());
+/// How an attempt ended that did not pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Wrong,
+    Late,
+    Disturbed,
+}
+
+/// What a panic says, and from which of the macros it is.
+fn kind(panic: &(dyn Any + Send)) -> (Kind, String) {
     if let Some(Late(words)) = panic.downcast_ref() {
-        return (true, words.clone());
+        return (Kind::Late, words.clone());
+    }
+    if let Some(Disturbed(words)) = panic.downcast_ref() {
+        return (Kind::Disturbed, words.clone());
     }
     let owned = panic.downcast_ref::<String>().map(String::as_str);
-    text(
-        owned
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("a panic without message"),
-    )
+    let words = owned.or_else(|| panic.downcast_ref::<&str>().copied());
+    (Kind::Wrong, words.unwrap_or("a panic without message").to_owned())
 }
 
 /// CPUs that other programs and the hypervisor use while this program waits.
@@ -162,6 +189,17 @@ pub(crate) fn judges() {
     let Outcome::Undecided(words) = attempt_beside(late, busy) else { panic!("it was busy") };
     assert!(words.contains("1.9 CPUs") && words.ends_with("late by 2 s"), "{words}");
     assert!(matches!(attempt_beside(wrong, busy), Outcome::Failed(_)));
+    // It says itself that it was disturbed, at each attempt or at all but one that was late or wrong.
+    let disturbed = || {
+        disturbed!("others took {}", 0.3);
+    };
+    let once = |test: fn()| {
+        let number = std::cell::Cell::new(0);
+        attempt_beside(move || [test, disturbed][usize::from(number.replace(1) > 0)](), idle)
+    };
+    assert_eq!(attempt_beside(disturbed, idle), Outcome::Undecided("others took 0.3".to_owned()));
+    assert_eq!(once(late), Outcome::Failed("late by 2 s".to_owned()));
+    assert!(matches!(once(wrong), Outcome::Failed(_)));
     // The machine was quiet at one attempt, which was late nevertheless.
     let quiet_once = |wait: Duration| if wait == PAUSE { 0.0 } else { 2.0 };
     assert!(matches!(attempt_beside(late, quiet_once), Outcome::Failed(_)));
