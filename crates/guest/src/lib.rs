@@ -38,6 +38,7 @@ pub mod network;
 pub mod predict;
 pub mod registers;
 pub mod ring;
+pub mod seen;
 pub mod socket;
 pub mod vfio;
 pub mod vhost;

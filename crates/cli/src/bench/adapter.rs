@@ -16,6 +16,7 @@ use lastmeter_base::Bytes;
 use lastmeter_bench::Measurement;
 use lastmeter_guest::kit::Kit;
 use lastmeter_guest::predict::{LONGEST, Predicted, predict};
+use lastmeter_guest::seen::{self, middle};
 use lastmeter_host::adapter::description::Description;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::library::{Builtin, Library};
@@ -70,7 +71,7 @@ struct Adapter {
 }
 
 /// What one guest saw.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy)]
 struct Turn {
     /// Median round-trip times, s.
     pings: [f64; PINGS.len()],
@@ -288,66 +289,16 @@ fn turn(adapter: &Adapter, bus: &[&str], quick: bool) -> Result<Turn, Complaint>
     let kept_up = value["certificate"]["kept_up"] == true;
     let output = value["guest"]["output"].as_str().unwrap_or_default();
     let missing = || failed(format!("its guest did not measure everything:\n{output}"));
-    Ok(Turn { kept_up, ..read(output).ok_or_else(missing)? })
-}
-
-/// What ping and iperf3 printed.
-fn read(output: &str) -> Option<Turn> {
-    let mut pings = Vec::new();
-    let mut tcp = Vec::new();
-    for line in output.lines() {
-        let before = |mark: &str| -> Option<f64> {
-            line.split(mark).next()?.split_whitespace().last()?.parse().ok()
-        };
-        if line.starts_with("PING ") {
-            pings.push(Vec::new());
-        } else if let (Some((_, rest)), Some(last)) = (line.split_once("time="), pings.last_mut()) {
-            last.push(rest.strip_suffix(" ms")?.parse::<f64>().ok()? * 1e-3);
-        } else if line.ends_with("receiver") {
-            tcp.push(before(" Kbits/sec")? * 1e3);
-        }
-    }
-    let middles: Vec<f64> =
-        pings.into_iter().filter(|times| !times.is_empty()).map(middle).collect();
-    Some(Turn { pings: middles.try_into().ok()?, tcp: tcp.try_into().ok()?, kept_up: false })
-}
-
-fn middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let seen = seen::read(output).ok_or_else(missing)?;
+    let (Ok(pings), Ok(tcp)) = (seen.pings.try_into(), seen.tcp.try_into()) else {
+        return Err(missing());
+    };
+    Ok(Turn { pings, tcp, kept_up })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const OUTPUT: &str = "\
-PING 10.77.0.1 (10.77.0.1): 56 data bytes
-64 bytes from 10.77.0.1: seq=0 ttl=64 time=2.000 ms
-64 bytes from 10.77.0.1: seq=1 ttl=64 time=1.000 ms
-64 bytes from 10.77.0.1: seq=2 ttl=64 time=9.000 ms
-PING 10.77.0.1 (10.77.0.1): 472 data bytes
-480 bytes from 10.77.0.1: seq=0 ttl=64 time=3.000 ms
-PING 10.77.0.1 (10.77.0.1): 1400 data bytes
-1408 bytes from 10.77.0.1: seq=0 ttl=64 time=4.000 ms
-[  6]   0.00-3.00   sec  2.06 MBytes  5760 Kbits/sec    0             sender
-[  6]   0.00-3.02   sec  2.00 MBytes  5550 Kbits/sec                  receiver
-[  6]   0.00-3.00   sec  3.23 MBytes  9040 Kbits/sec                  receiver
-";
-
-    #[test]
-    fn what_a_guest_prints_is_read() {
-        let turn = read(OUTPUT).unwrap();
-        assert_eq!(turn.pings, [2e-3, 3e-3, 4e-3]);
-        assert_eq!(turn.tcp, [5.55e6, 9.04e6]);
-        assert!(read(&OUTPUT.replace("receiver", "")).is_none());
-        assert!(
-            read(
-                &OUTPUT.replace("1400 data", "").replace("PING 10.77.0.1 (10.77.0.1):  bytes", "")
-            )
-            .is_none()
-        );
-    }
 
     #[test]
     fn a_slow_dma_adds_its_time_to_the_references() {
