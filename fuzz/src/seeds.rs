@@ -16,8 +16,8 @@ use lastmeter_wire::iscsi;
 use lastmeter_wire::routes::{mrt, text};
 use lastmeter_wire::scsi::Sense;
 use lastmeter_wire::{
-    Error, atp, camera, certificate, dns, dtp, jetstream, myrinet, nbd, rfb, ticket, token, wave,
-    websocket,
+    Error, atp, camera, certificate, dns, dtp, jetstream, myrinet, nbd, rfb, rtp, ticket, token, wav,
+    wave, websocket,
 };
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
@@ -237,6 +237,9 @@ fn transports() -> Result<Corpus, Error> {
     let format = rfb::PixelFormat::NATIVE;
     let screen = rfb::Init { w: 640, h: 480, format, name: "wall".to_owned() };
     let asked = camera::Command { token: b"a long secret".to_vec(), ..camera::Command::default() };
+    let spoken =
+        rtp::Report { source: 9, clock: 0xe900_0000 << 32, timestamp: 480, packets: 1, bytes: 960 };
+    let sound = wav::Format { rate: 48_000, channels: 2 };
     let mut sent = Vec::new();
     let part = camera::Piece {
         status: camera::Status::Frame,
@@ -288,6 +291,14 @@ fn transports() -> Result<Corpus, Error> {
             "fuzz_camera_text",
             b"SETUP rtsp://a/ RTSP/1.0\r\nTransport: RTP/AVP/TCP;interleaved=0-1\r\n\r\n".to_vec(),
         ),
+        ("fuzz_rtp", [&rtp::header(97, true, 7, 480, 9)[..], &[0xff, 0xfe, 0, 1]].concat()),
+        ("fuzz_rtp", [&[0xb1, 11][..], &[7; 14], &[0, 0, 0, 1], &[5; 12], &[0, 0, 0, 4]].concat()),
+        ("fuzz_rtp", spoken.emit().to_vec()),
+        ("fuzz_rtsp_answer", b"RTSP/1.0 200 OK\r\nTransport: RTP/AVP;server_port=4-5\r\n\r\n".to_vec()),
+        ("fuzz_rtsp_answer", b"RTSP/1.0 401 No\r\nContent-Length: 4\r\n\r\nwho?".to_vec()),
+        ("fuzz_sdp", b"v=0\r\nm=audio 0 RTP/AVP 97\r\na=rtpmap:97 L16/48000/2\r\n".to_vec()),
+        ("fuzz_sdp", b"m=video 0 RTP/AVP 26\r\nm=audio 5004 RTP/AVP 10\r\n".to_vec()),
+        ("fuzz_wav", [&wav::header(sound, 8)[..], &[1, 0, 2, 0, 3, 0, 4, 0]].concat()),
         ("fuzz_dns", service()?),
         ("fuzz_netlink", route_message()),
         ("fuzz_netlink", [&[1, 1, 0, 48], &route_message()[..]].concat()),

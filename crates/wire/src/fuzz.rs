@@ -16,14 +16,18 @@ use crate::internet::checksum::{self, Sum};
 use crate::internet::embedded::Embedded;
 use crate::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
 use crate::routes::{self, ROUTES_MAX, Routes};
-use crate::{atp, dtp, jetstream, myrinet, netlink, rfb, token, wave, websocket};
+use crate::{atp, dtp, jetstream, myrinet, netlink, token, wave};
 use lastmeter_base::{Bytes, Duration, Stream, Time};
 
+mod audio;
 mod camera;
+mod display;
 mod storage;
+pub use audio::{fuzz_rtp, fuzz_rtsp_answer, fuzz_sdp, fuzz_wav};
 pub use camera::{
     fuzz_camera, fuzz_camera_cells, fuzz_camera_h264, fuzz_camera_rtp, fuzz_camera_text, fuzz_dns,
 };
+pub use display::{fuzz_rfb, fuzz_websocket};
 pub use storage::{fuzz_certificate, fuzz_iscsi, fuzz_nbd, fuzz_scsi, fuzz_ticket};
 
 /// One entry point.
@@ -87,6 +91,10 @@ targets!(
     fuzz_camera_h264,
     fuzz_camera_rtp,
     fuzz_camera_text,
+    fuzz_rtp,
+    fuzz_rtsp_answer,
+    fuzz_sdp,
+    fuzz_wav,
     fuzz_netlink,
     fuzz_rfb,
     fuzz_token,
@@ -369,45 +377,6 @@ pub fn fuzz_myrinet(data: &[u8]) {
         let again = myrinet::emit(&[], parsed.packet_type, parsed.payload);
         assert_eq!(again, Ok(packet.clone()));
     }
-}
-
-/// Messages of RFB: what parses is emitted and parsed to the same.
-pub fn fuzz_rfb(input: &[u8]) {
-    if let Ok(Some((message, len))) = rfb::Message::parse(input) {
-        assert!(len <= input.len());
-        let again = message.emit();
-        assert_eq!(rfb::Message::parse(&again), Ok(Some((message, again.len()))));
-    }
-    if let Some(Ok((init, _))) = input.first_chunk().map(rfb::Init::parse) {
-        let mut bytes = Vec::new();
-        init.format.put(init.format.pixel(0x0080_4020), &mut bytes);
-        assert_eq!(bytes.len(), init.format.width());
-    }
-}
-
-/// Frames of WebSocket: heads are emitted as parsed, and taking bytes one by one gives what taking all does.
-pub fn fuzz_websocket(input: &[u8]) {
-    if let Ok(Some((head, len))) = websocket::Head::parse(input) {
-        assert!(len <= websocket::HEAD_MAX);
-        let again = head.emit();
-        assert_eq!(websocket::Head::parse(&again), Ok(Some((head, again.len()))));
-    }
-    let take = |pieces: &mut dyn Iterator<Item = &[u8]>| {
-        let (mut incoming, mut data, mut said) = (websocket::Incoming::default(), Vec::new(), 0);
-        for mut piece in pieces {
-            loop {
-                match incoming.take(piece, &mut data) {
-                    Ok(Some(_)) => (said, piece) = (said + 1, &[]),
-                    Ok(None) => break,
-                    Err(_) => return (data, said, false),
-                }
-            }
-        }
-        (data, said, true)
-    };
-    let (whole, single) = (take(&mut std::iter::once(input)), take(&mut input.chunks(1)));
-    assert!(whole.0.len() <= input.len());
-    assert_eq!(whole, single);
 }
 
 /// Netlink messages and FPM frames: prefixes have no bits beyond their length, and gateways are few.

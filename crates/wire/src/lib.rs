@@ -28,9 +28,12 @@ pub mod netlink;
 pub mod print;
 pub mod rfb;
 pub mod routes;
+pub mod rtp;
 pub mod scsi;
+pub mod sdp;
 pub mod ticket;
 pub mod token;
+pub mod wav;
 pub mod wave;
 pub mod websocket;
 

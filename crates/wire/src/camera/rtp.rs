@@ -10,9 +10,8 @@
 //! must use these.
 
 use crate::error::{Error, split};
+pub use crate::rtp::{RTP_LEN, header};
 
-/// Bytes of an RTP header without contributing sources.
-pub const RTP_LEN: usize = 12;
 /// The static payload type of JPEG.
 pub const JPEG: u8 = 26;
 /// The clock of video, in hertz.
@@ -155,23 +154,6 @@ impl<'a> Scan<'a> {
             Some((bytes, end == scan.data.len()))
         })
     }
-}
-
-/// An RTP header, as a camera writes it, with a payload type.
-pub fn header(
-    kind: u8,
-    is_last: bool,
-    sequence: u16,
-    timestamp: u32,
-    source: u32,
-) -> [u8; RTP_LEN] {
-    let mut bytes = [0; RTP_LEN];
-    bytes[0] = 2 << 6;
-    bytes[1] = u8::from(is_last) << 7 | kind & 0x7f;
-    bytes[2..4].copy_from_slice(&sequence.to_be_bytes());
-    bytes[4..8].copy_from_slice(&timestamp.to_be_bytes());
-    bytes[8..].copy_from_slice(&source.to_be_bytes());
-    bytes
 }
 
 /// A packet after its RTP header.

@@ -1,4 +1,5 @@
-//! Requests in text, of which HTTP/1.1 (RFC 9112) and RTSP (RFC 2326) have the same form, and RTSP's transports.
+//! Requests and answers in text, of which HTTP/1.1 (RFC 9112) and RTSP (RFC 2326) have the same form, and RTSP's
+//! transports.
 //!
 //! ```
 //! use lastmeter_wire::camera::text::{Item, parse};
@@ -15,7 +16,7 @@ use crate::error::Error;
 pub const HEAD_MAX: usize = 8192;
 /// The most header fields.
 pub const FIELDS_MAX: usize = 64;
-/// The longest body, which is skipped.
+/// The longest body.
 pub const BODY_MAX: usize = 4096;
 
 /// A request.
@@ -28,13 +29,33 @@ pub struct Request<'a> {
     /// `HTTP/1.1`, `RTSP/1.0`.
     pub version: &'a str,
     fields: Vec<(&'a str, &'a str)>,
+    /// What follows the fields.
+    pub body: &'a [u8],
 }
 
 impl Request<'_> {
     /// The first field of this name, in capitals or not.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| *value)
+        field(&self.fields, name)
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// 200, 401.
+    pub status: u16,
+    /// The same in words.
+    pub reason: &'a str,
+    fields: Vec<(&'a str, &'a str)>,
+    /// What follows the fields.
+    pub body: &'a [u8],
+}
+
+impl Response<'_> {
+    /// The first field of this name, in capitals or not.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        field(&self.fields, name)
     }
 }
 
@@ -67,6 +88,47 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Item<'_>, usize)>, Error> {
         let data = rest.get(..len);
         return Ok(data.map(|bytes| (Item::Data { channel: *channel, bytes }, 4 + len)));
     }
+    let Some(head) = head(bytes)? else { return Ok(None) };
+    let mut words = head.first.split(' ');
+    let mut word = || words.next().filter(|word| !word.is_empty());
+    let (method, target, version) = (word(), word(), word());
+    let (Some(method), Some(target), Some(version), None) = (method, target, version, words.next())
+    else {
+        return Err(invalid("request's first line", head.first.len()));
+    };
+    let request = Request { method, target, version, fields: head.fields, body: head.body };
+    Ok(Some((Item::Request(request), head.len)))
+}
+
+/// The first answer and its length with its body; `None` if more bytes must come.
+///
+/// # Errors
+/// If it is not text, too long, or has another form.
+pub fn response(bytes: &[u8]) -> Result<Option<(Response<'_>, usize)>, Error> {
+    let Some(head) = head(bytes)? else { return Ok(None) };
+    let (_, rest) = head.first.split_once(' ').unwrap_or_default();
+    let (status, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+    let status = status.parse().ok().filter(|status| (100..1000).contains(status));
+    let status = status.ok_or(invalid("answer's status", head.first.len()))?;
+    let response = Response { status, reason, fields: head.fields, body: head.body };
+    Ok(Some((response, head.len)))
+}
+
+/// What requests and answers have in common.
+struct Head<'a> {
+    first: &'a str,
+    fields: Vec<(&'a str, &'a str)>,
+    body: &'a [u8],
+    /// With its body.
+    len: usize,
+}
+
+fn field<'a>(fields: &[(&'a str, &'a str)], name: &str) -> Option<&'a str> {
+    let found = fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| *value)
+}
+
+fn head(bytes: &[u8]) -> Result<Option<Head<'_>>, Error> {
     let window = &bytes[..bytes.len().min(HEAD_MAX)];
     let Some(len) = window.windows(4).position(|four| four == b"\r\n\r\n") else {
         let is_full = bytes.len() >= HEAD_MAX;
@@ -75,14 +137,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Item<'_>, usize)>, Error> {
     let head = std::str::from_utf8(&bytes[..len])
         .map_err(|error| invalid("request's text, at byte", error.valid_up_to()))?;
     let mut lines = head.split("\r\n");
-    let mut words = lines.next().unwrap_or("").split(' ');
-    let mut word = || words.next().filter(|word| !word.is_empty());
-    let (method, target, version) = (word(), word(), word());
-    let (Some(method), Some(target), Some(version), None) = (method, target, version, words.next())
-    else {
-        return Err(invalid("request's first line", len));
-    };
-    let mut fields = Vec::new();
+    let (first, mut fields) = (lines.next().unwrap_or(""), Vec::new());
     for line in lines {
         let (name, value) = line.split_once(':').ok_or(invalid("request's field", line.len()))?;
         fields.push((name.trim(), value.trim()));
@@ -90,16 +145,22 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Item<'_>, usize)>, Error> {
             return Err(invalid("request's fields", fields.len()));
         }
     }
-    let request = Request { method, target, version, fields };
-    let body = match request.header("content-length") {
+    let body = match field(&fields, "content-length") {
         None => 0,
         Some(text) => text.parse().ok().filter(|len| *len <= BODY_MAX).ok_or(Error::Invalid {
             what: "request's body: its length",
             found: text.len() as u64,
         })?,
     };
-    let whole = len + 4 + body;
-    Ok((bytes.len() >= whole).then_some((Item::Request(request), whole)))
+    let (start, len) = (len + 4, len + 4 + body);
+    let whole = bytes.get(start..len);
+    Ok(whole.map(|body| Head { first, fields, body, len }))
+}
+
+/// The port that a device names in an answer's field `Transport`.
+pub fn server_port(transport: &str) -> Option<u16> {
+    let range = transport.split(';').find_map(|part| part.trim().strip_prefix("server_port="))?;
+    range.split('-').next()?.parse().ok().filter(|port| *port > 0)
 }
 
 /// How RTSP's frames travel.
