@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Unpredictable bytes, for challenges.
-pub(crate) fn unpredictable() -> Result<[u8; 16], String> {
+///
+/// # Errors
+/// If the system gives none.
+pub fn unpredictable() -> Result<[u8; 16], String> {
     let mut bytes = [0; 16];
     let file = std::fs::File::open("/dev/urandom");
     file.and_then(|mut file| file.read_exact(&mut bytes)).map_err(|error| error.to_string())?;
@@ -32,7 +35,7 @@ impl Drop for Place {
 }
 
 /// Serves a client on a thread of its own, unless `most` are being served; `taken` counts them.
-pub(crate) fn serve(
+pub fn serve(
     taken: &Arc<AtomicUsize>,
     most: usize,
     stack: usize,

@@ -13,12 +13,13 @@ use super::gate::{Camera, Gate, stage};
 use super::http::{Asked, asked};
 use super::pace::{Next, Pace};
 use super::pass::{KIND, Parameters, Pictures, Units};
+use crate::rtsp::{Link, Talk, Way, converse, interleaved};
 use lastmeter_wire::camera::Command;
 use lastmeter_wire::camera::h264;
 use lastmeter_wire::camera::rtp::{CLOCK, JPEG, RTP_LEN, Scan, header};
-use lastmeter_wire::camera::text::{HEAD_MAX, Item, Request, Transport, parse};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use lastmeter_wire::camera::text::Request;
+use std::io::{self, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,19 +28,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of an RTP packet: an Ethernet frame's without fragments.
 const PACKET: usize = 1400;
-/// Time after which a client that says nothing is given up, unless frames are interleaved: then its connection tells.
-const SILENCE: Duration = Duration::from_secs(65);
-/// The longest time to take a frame.
-const WRITE_TIME: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_millis(500);
 const METHODS: &str = "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, GET_PARAMETER, TEARDOWN";
-
-/// Where frames go.
-#[derive(Clone)]
-enum Way {
-    Interleaved(u8),
-    Udp(Arc<UdpSocket>, SocketAddr),
-}
 
 /// What is chosen with SETUP.
 #[derive(Clone)]
@@ -66,61 +56,25 @@ impl Drop for Player {
     }
 }
 
-struct Talk<'a> {
+struct Session<'a> {
     camera: &'a Arc<Camera>,
-    writer: Arc<Mutex<TcpStream>>,
+    link: Link,
     chosen: Option<Chosen>,
     player: Option<Player>,
-    session: String,
 }
 
 /// Serves a client whose first bytes are given.
-pub(super) fn serve(camera: &Arc<Camera>, stream: TcpStream, mut bytes: Vec<u8>) -> io::Result<()> {
-    stream.set_write_timeout(Some(WRITE_TIME))?;
-    rustix::net::sockopt::set_socket_send_buffer_size(&stream, 128 << 10)?;
-    let mut reader = stream.try_clone()?;
-    let session = format!("{:08x}", super::store::clock() as u32);
-    let writer = Arc::new(Mutex::new(stream));
-    let mut talk = Talk { camera, writer, chosen: None, player: None, session };
-    let mut block = [0; 4096];
-    loop {
-        let wrong = |error| io::Error::other(format!("RTSP: {error}"));
-        while let Some((item, len)) = parse(&bytes).map_err(wrong)? {
-            let goes_on = match item {
-                Item::Request(request) => talk.answer(&request)?,
-                Item::Data { .. } => true,
-            };
-            if !goes_on {
-                return Ok(());
-            }
-            bytes.drain(..len);
-        }
-        let is_interleaved = talk.player.is_some()
-            && matches!(&talk.chosen, Some(it) if matches!(it.way, Way::Interleaved(_)));
-        reader.set_read_timeout((!is_interleaved).then_some(SILENCE))?;
-        let count = reader.read(&mut block)?;
-        if count == 0 || bytes.len() > HEAD_MAX + (1 << 16) {
-            return Ok(());
-        }
-        bytes.extend(&block[..count]);
-    }
+pub(super) fn serve(camera: &Arc<Camera>, stream: TcpStream, bytes: Vec<u8>) -> io::Result<()> {
+    let session = super::store::clock() as u32;
+    converse(stream, bytes, session, |link| Session { camera, link, chosen: None, player: None })
 }
 
-impl Talk<'_> {
-    /// Answers a request; false if it was the last.
+impl Talk for Session<'_> {
     fn answer(&mut self, request: &Request<'_>) -> io::Result<bool> {
         let target = request.target.strip_suffix("/track").unwrap_or(request.target);
-        let number = request.header("cseq").filter(|text| text.len() <= 10).unwrap_or("0");
-        let reply = |status: &str, more: &str, body: &str| {
-            let length = match body.len() {
-                0 => String::new(),
-                len => format!("Content-Length: {len}\r\n"),
-            };
-            let text = format!("RTSP/1.0 {status}\r\nCSeq: {number}\r\n{more}{length}\r\n{body}");
-            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            writer.write_all(text.as_bytes())
-        };
-        let session = format!("Session: {};timeout=60\r\n", self.session);
+        let reply =
+            |status: &str, more: &str, body: &str| self.link.reply(request, status, more, body);
+        let session = self.link.session();
         match request.method {
             "OPTIONS" => reply("200 OK", &format!("Public: {METHODS}\r\n"), "")?,
             "DESCRIBE" => {
@@ -141,7 +95,7 @@ impl Talk<'_> {
                 let Some((client, command, file)) = self.asked(request, target, &reply)? else {
                     return Ok(true);
                 };
-                let Some((way, transport)) = self.way(request)? else {
+                let Some((way, transport)) = self.link.way(request)? else {
                     reply("461 Unsupported Transport", "", "")?;
                     return Ok(true);
                 };
@@ -156,7 +110,7 @@ impl Talk<'_> {
                 };
                 reply("200 OK", &format!("{session}Range: npt=now-\r\n"), "")?;
                 if self.player.is_none() {
-                    self.player = Some(play(self.camera, chosen, &self.writer));
+                    self.player = Some(play(self.camera, chosen, &self.link.writer));
                 }
             }
             "PAUSE" => {
@@ -172,6 +126,13 @@ impl Talk<'_> {
         }
         Ok(true)
     }
+    fn is_interleaved(&self) -> bool {
+        self.player.is_some()
+            && matches!(&self.chosen, Some(it) if matches!(it.way, Way::Interleaved(_)))
+    }
+}
+
+impl Session<'_> {
     /// Whose address it is and what it asks for, and the file if it is passed through; else it was answered.
     fn asked(
         &self,
@@ -196,28 +157,6 @@ impl Talk<'_> {
             Ok(_) => reply("401 Unauthorized", "", "").map(|()| None),
             Err(_) => reply("400 Bad Request", "", "").map(|()| None),
         }
-    }
-    /// How frames travel, and the answer that says so.
-    fn way(&self, request: &Request<'_>) -> io::Result<Option<(Way, String)>> {
-        let chosen = request.header("transport").and_then(Transport::choose);
-        let peer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).peer_addr()?;
-        Ok(match chosen {
-            None => None,
-            Some(Transport::Interleaved(channel)) => {
-                let text =
-                    format!("RTP/AVP/TCP;unicast;interleaved={channel}-{}", u16::from(channel) + 1);
-                Some((Way::Interleaved(channel), text))
-            }
-            Some(Transport::Udp(port)) => {
-                let own =
-                    self.writer.lock().unwrap_or_else(PoisonError::into_inner).local_addr()?;
-                let socket = UdpSocket::bind((own.ip(), 0))?;
-                let from = socket.local_addr()?.port();
-                let ports = format!("client_port={port}-{}", u32::from(port) + 1);
-                let text = format!("RTP/AVP;unicast;{ports};server_port={from}-{from}");
-                Some((Way::Udp(Arc::new(socket), SocketAddr::new(peer.ip(), port)), text))
-            }
-        })
     }
 }
 
@@ -271,13 +210,12 @@ impl<'a> Packets<'a> {
         let packet = [&head[..], payload].concat();
         self.sequence = self.sequence.wrapping_add(1);
         match self.way {
-            Way::Udp(socket, to) => {
+            Way::Udp(ports) => {
                 // A client that does not listen yet is no reason to end.
-                let _ = socket.send_to(&packet, to);
+                let _ = ports.data.send_to(&packet, ports.to);
             }
             Way::Interleaved(channel) => {
-                let len = (packet.len() as u16).to_be_bytes();
-                let whole = [&[b'$', *channel, len[0], len[1]][..], &packet].concat();
+                let whole = interleaved(*channel, &packet);
                 let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
                 writer.write_all(&whole)?;
             }

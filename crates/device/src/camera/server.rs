@@ -33,7 +33,7 @@ use super::store::Store;
 use super::{http, rtsp, session, source};
 use crate::access::{Access, Client, Table};
 use crate::account::Account;
-use crate::link::{self, Patient};
+use crate::link;
 use crate::transfer;
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
@@ -41,17 +41,13 @@ use lastmeter_plugin::setting::Setting;
 use lastmeter_wire::camera::text::{Item, parse};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// The most viewers by HTTP and RTSP.
 pub const VIEWERS_MAX: usize = 64;
-/// Time that a viewer has to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(15);
 const STACK: usize = 512 << 10;
 const QUALITY: u8 = 80;
 const RATE: f64 = 30.0;
@@ -244,21 +240,12 @@ fn begin(
 
 /// Reads the first request, which says how the viewer speaks.
 fn viewer(camera: &Arc<Camera>, stream: TcpStream) -> std::io::Result<()> {
-    let chosen = Arc::<AtomicBool>::default();
-    let mut reader = Patient::new(stream.try_clone()?, Instant::now() + PATIENCE, chosen);
-    let (mut bytes, mut block) = (Vec::new(), [0; 2048]);
-    loop {
-        match parse(&bytes).map_err(|error| std::io::Error::other(error.to_string()))? {
-            Some((Item::Request(request), _)) if request.version.starts_with("RTSP/") => break,
-            Some((Item::Request(request), _)) => return http::serve(camera, &stream, &request),
-            Some((Item::Data { .. }, _)) => return Ok(()),
-            None => {}
+    let bytes = crate::rtsp::first(&stream)?;
+    match parse(&bytes).map_err(|error| std::io::Error::other(error.to_string()))? {
+        Some((Item::Request(request), _)) if !request.version.starts_with("RTSP/") => {
+            http::serve(camera, &stream, &request)
         }
-        let count = reader.read(&mut block)?;
-        if count == 0 {
-            return Ok(());
-        }
-        bytes.extend(&block[..count]);
+        Some((Item::Request(_), _)) => rtsp::serve(camera, stream, bytes),
+        Some((Item::Data { .. }, _)) | None => Ok(()),
     }
-    rtsp::serve(camera, stream, bytes)
 }
