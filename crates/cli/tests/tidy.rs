@@ -55,6 +55,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("device", &["base", "wire", "linux", "live", "plugin", "ledger"]),
+    ("audio", &["base", "wire", "linux", "plugin", "ledger", "device"]),
     (
         "router",
         &[
@@ -66,7 +67,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "daemon",
         &[
             "base", "wire", "engine", "ledger", "net", "lan", "host", "linux", "live", "plugin",
-            "lab", "device", "router", "wave",
+            "lab", "device", "audio", "router", "wave",
         ],
     ),
     ("python", &["base", "engine", "ledger", "net", "live", "lab", "repro"]),
@@ -76,8 +77,10 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PYTHON: &str = "python";
 
 /// Crates that may read clocks, start threads and open files and sockets.
-const WORLDLY: &[&str] =
-    &["linux", "live", "rtc", "guest", "bench", "device", "router", "cli", "daemon", "python"];
+const WORLDLY: &[&str] = &[
+    "linux", "live", "rtc", "guest", "bench", "device", "audio", "router", "cli", "daemon",
+    "python",
+];
 /// Crates that may hold `unsafe`.
 const UNSAFE: &[&str] = &["linux"];
 
