@@ -1,6 +1,5 @@
-//! `lastmeter plugin ...` becomes `lastmeterd plugin ...`, and so `router`, `disk`, `display` and `camera`, as git
-//! finds its other commands: beside this program, then in PATH. So this program is built without a compiler for
-//! WebAssembly. `lastmeter run` and `sweep` have it run experiments with plugins.
+//! `lastmeter plugin ...` and the commands of devices become `lastmeterd ...`, beside this program or in PATH, as git
+//! finds its own. So this one has no compiler for WebAssembly; `run` and `sweep` hand experiments with plugins over.
 
 use crate::{Common, Complaint, Ended};
 use std::ffi::OsString;

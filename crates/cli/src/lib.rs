@@ -37,8 +37,7 @@ pub mod world;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 
-/// Where does the time go between one application's send() and its peer's recv(), and what would a
-/// change buy?
+/// Where does the time go between one application's send() and its peer's recv(), and what would a change buy?
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Arguments {
@@ -144,6 +143,8 @@ enum Command {
     Display(daemon::Arguments),
     /// Serve frames to receivers that set the pace, and to viewers with HTTP and RTSP
     Camera(daemon::Arguments),
+    /// Serve a speaker and a microphone, to which programs send and listen by RTSP and RTP
+    Audio(daemon::Arguments),
     /// Forward packets between interfaces, with filters, plugins, queues and routes that change while it runs
     Router(daemon::Arguments),
     /// Find people, pages, stories, jokes and goals in pictures: needs the Python package
@@ -241,6 +242,7 @@ pub fn program_with(
         Command::Disk(arguments) => daemon::run(&common, "disk", &arguments),
         Command::Display(arguments) => daemon::run(&common, "display", &arguments),
         Command::Camera(arguments) => daemon::run(&common, "camera", &arguments),
+        Command::Audio(arguments) => daemon::run(&common, "audio", &arguments),
         Command::Router(arguments) => daemon::run(&common, "router", &arguments),
         Command::Media(arguments) => media::run(&common, &arguments),
         Command::Bench(arguments) => bench::bench(&common, &arguments),

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// Pages followed elsewhere: those whose commands need `lastmeterd`, by that program's tests, the list of
 /// commands, by `scripts/smoke`, programs for pictures, by the tests of the Python package, channels, which take
 /// minutes in real time, by `crates/rtc/tests/channels`, and the live VuNet, by `tests/live.rs`.
-const ELSEWHERE: [&str; 12] = [
+const ELSEWHERE: [&str; 13] = [
+    "audio",
     "write-a-plugin",
     "plugins-in-models",
     "commands",

@@ -66,7 +66,8 @@ fn a_full_disk_is_an_error_of_every_command() {
     let names = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     for name in names.filter(|name| !name.is_empty() && *name != "help") {
         // By the tests of `lastmeterd` and of the Python package.
-        let elsewhere = ["plugin", "disk", "display", "camera", "router", "media"].contains(&name);
+        let elsewhere =
+            ["plugin", "disk", "display", "camera", "audio", "router", "media"].contains(&name);
         let tried = PRINTING.iter().any(|arguments| arguments[0] == name);
         assert!(elsewhere || tried, "`{name}` is not tried");
     }

@@ -4,6 +4,7 @@
 //!
 //! Rows: N-26.
 
+mod audio;
 mod camera;
 mod device;
 mod disk;
@@ -22,7 +23,7 @@ use lastmeter_ledger::terminal::escaped;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-/// Runs what belongs on devices: a router, a disk, a display, a camera, owners' plugins.
+/// Runs what belongs on devices: a router, a disk, a display, a camera, a speaker and microphone, owners' plugins.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -56,6 +57,9 @@ enum Command {
     /// Serve frames to receivers that set the pace, and to viewers with HTTP and RTSP
     #[command(subcommand)]
     Camera(camera::Command),
+    /// Serve a speaker and a microphone, to which programs send and listen by RTSP and RTP
+    #[command(subcommand)]
+    Audio(audio::Command),
     /// Forward packets, with filters, plugins, queues and routes that change while it runs
     #[command(subcommand)]
     Router(router::Command),
@@ -120,6 +124,7 @@ fn main() -> ExitCode {
         Command::Disk(command) => disk::run(command, quick),
         Command::Display(command) => display::run(command, quick),
         Command::Camera(command) => camera::run(command, quick),
+        Command::Audio(command) => audio::run(command),
         Command::Router(command) => router::run(command, quick, json),
         Command::Wave(command) => wave::run(command),
     };

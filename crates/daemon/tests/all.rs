@@ -4,6 +4,7 @@
 
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
+mod audio;
 mod camera;
 mod camera_tables;
 mod camera_viewers;

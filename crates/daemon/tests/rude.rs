@@ -13,6 +13,7 @@ const DISPLAY: &str = "size = '64x48'\nsocket = 'display.sock'\n\
     [clients.anyone]\npolicies = ['look']\n[policies.look]\nexpression = '(= operation update)'\n";
 const CAMERA: &str = "source = 'pattern'\nsize = '128x96'\nrate = 1\nlisten = '127.0.0.1:0'\n\
     [clients.anyone]\n";
+const AUDIO: &str = "microphone = 'tone:440'\nlisten = '127.0.0.1:0'\n[clients.anyone]\n";
 const ROUTER: &str = "[ports.a]\ninterface = 'eth0'\n";
 
 /// Commands that print: those that run a device until it is ended do so before they serve.
@@ -23,6 +24,8 @@ const PRINTING: &[&[&str]] = &[
     &["display", "run", "display.toml"],
     &["camera", "check", "camera.toml"],
     &["camera", "run", "camera.toml"],
+    &["audio", "check", "audio.toml"],
+    &["audio", "run", "audio.toml"],
     &["router", "check", "router.toml"],
     &["router", "--help"],
     &["wave", "--help"],
@@ -49,6 +52,7 @@ fn a_full_disk_is_an_error_of_every_command() {
         ("disk.toml", DISK),
         ("display.toml", DISPLAY),
         ("camera.toml", CAMERA),
+        ("audio.toml", AUDIO),
         ("router.toml", ROUTER),
         ("small.lisp", "(< length 1000)"),
     ] {
