@@ -212,7 +212,7 @@ def parser() -> argparse.ArgumentParser:
     desk_command = add(
         "desk",
         _desk,
-        "camera, disk, display and host as a network of their own, with pictures past the host (root)",
+        "camera, disk, display, audio and host as a network, with pictures and sound past the host (root)",
         "desk --seconds 5",
     )
     desk_command.add_argument(

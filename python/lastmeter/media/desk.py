@@ -1,20 +1,23 @@
-"""A desk-area network on this machine: camera, disk, display and host, each with a network stack of its own (A-07 to A-09).
+"""A workstation whose bus is a network, on this machine: camera, disk, display, audio and host, each with a network
+stack of its own (A-07 to A-09, N-01).
 
-    camera --+           +-- display        pictures go from device to device;
-             +-- switch --+                 the host only says where from
-    disk ----+           +-- host
+    camera --+            +-- display       pictures and sound go from device to device;
+    disk ----+-- switch --+                 the host only says where from
+    audio ---+            +-- host
 
-Each device is a network namespace behind a software switch. Camera, disk and display are those of ``lastmeter``. The
+Each device is a network namespace behind a software switch. Camera, disk, display and audio are those of ``lastmeter``. The
 camera sends to whoever asks with a token, so a disk or display needs something beside it that asks: a
 :class:`Receiver`. The host asks all what they are (the camera by its own protocol, receivers by a line of JSON), tells
-receivers which camera to show or store, and lends a part of the display to a stranger. The counters of its interface
-show that no picture passed through it. Needs root, iproute2 and ``lastmeterd``.
+receivers which camera to show or store, has the disk's record the microphone and play that at the speaker, and lends a
+part of the display to a stranger. The counters of its interface show that neither passed through it. Needs root,
+iproute2 and ``lastmeterd``.
 
 Rows: A-07, A-08, A-09, A-16, N-01.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -24,10 +27,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import wave
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from . import modules
 from .graph import Graph, GraphError, Module
@@ -40,8 +46,8 @@ if TYPE_CHECKING:
 
 #: Where receivers take commands.
 CONTROL = 5890
-#: Where the camera's viewers and its own protocol are.
-VIEWERS, RECEIVERS = 8554, 8555
+#: Where the camera's viewers and its own protocol are, and the audio device.
+VIEWERS, RECEIVERS, SOUND = 8554, 8555, 8560
 #: Seconds of a stream at the most, and seconds besides for the devices to begin.
 STREAM_MAX = 120
 PATIENCE = 30
@@ -50,9 +56,16 @@ RATE = 15
 #: Bytes of one command or answer.
 LINE_MAX = 65536
 #: The devices, and the last part of their addresses in 10.78.0.0/24.
-PLACES = {"camera": 1, "disk": 2, "display": 3, "host": 4, "stranger": 5}
+PLACES = {"camera": 1, "disk": 2, "display": 3, "host": 4, "stranger": 5, "audio": 6}
 #: Bytes of a stored picture on the disk; a longer one is cut into the next place.
 SLOT = 1 << 18
+#: Pictures that are stored, and the place of a recording after them.
+SLOTS = 64
+RECORDING = SLOTS * SLOT
+#: Bytes of a WAV file's header, as ``lastmeter`` writes it, and samples of a second.
+HEADER, SAMPLES = 44, 48_000
+#: The longest recording, in seconds.
+RECORDING_MAX = 60.0
 
 
 def device(name: str) -> str:
@@ -65,7 +78,7 @@ class Store(Module):
 
     inputs = {"in": Coded}
 
-    def __init__(self, url: str, slots: int = 64) -> None:
+    def __init__(self, url: str, slots: int = SLOTS) -> None:
         super().__init__()
         self.url, self.slots = url, slots
         self.disk: DiskFile | None = None
@@ -89,7 +102,8 @@ class Store(Module):
 
 
 class Receiver:
-    """Beside a display or disk: takes a camera's pictures when its owner says so, and shows or stores them.
+    """Beside a display or disk: takes a camera's pictures when its owner says so, and shows or stores them; a disk's
+    also stores what a microphone hears, and plays it at a speaker.
 
     ``to`` is where the device takes pictures: ``host:port`` and its ``token``, or ``nbd://host:port/token``.
     """
@@ -119,11 +133,15 @@ class Receiver:
             file.flush()
 
     def command(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """``describe``, or ``stream`` with ``from``, a camera's address, and ``pictures``, how many."""
+        """``describe``; ``stream`` with ``from``, a camera's address, and ``pictures``, how many; ``record`` with ``audio``,
+        the address of an audio device, its ``token`` and ``seconds``; or ``play`` with the first two."""
         if asked.get("do") == "describe":
-            return {"device": self.kind, "streams": ["camera"]}
+            sound = ["sound"] if self.kind == "disk" else []
+            return {"device": self.kind, "streams": ["camera", *sound]}
         if not secrets.compare_digest(str(asked.get("owner")).encode(), self.owner.encode()):
             return {"error": "only the owner may open streams"}
+        if self.kind == "disk" and asked.get("do") in ("record", "play"):
+            return self._sound(asked)
         camera = str(asked.get("from", ""))
         if asked.get("do") != "stream" or not camera.startswith("http://"):
             return {"error": "write describe, or stream with the http:// address of a camera"}
@@ -134,6 +152,46 @@ class Receiver:
             return self._stream(camera, pictures)
         except (OSError, GraphError, VideoError) as error:
             return {"error": str(error)}
+
+    def _sound(self, asked: dict[str, Any]) -> dict[str, Any]:
+        place, token = str(asked.get("audio", "")), str(asked.get("token", ""))
+        seconds = asked.get("seconds", 1.0)
+        if not isinstance(seconds, (int, float)) or not 0 < seconds <= RECORDING_MAX:
+            return {"error": f"seconds: a number up to {RECORDING_MAX}"}
+        if place.startswith("-") or token.startswith("-"):
+            return {"error": "audio and token: an address and a token"}
+        with tempfile.TemporaryDirectory(prefix="lastmeter-sound-") as folder:
+            path = Path(folder) / "sound.wav"
+            line = [daemon() or "lastmeterd", "audio", str(asked["do"]), place, "--token", token, "--json"]
+            try:
+                if asked["do"] == "play":
+                    path.write_bytes(self._recorded())
+                    line += [str(path)]
+                else:
+                    line += ["--seconds", str(seconds), "--delay", "300 ms", "--out", str(path)]
+                done = subprocess.run(line, capture_output=True, text=True, timeout=STREAM_MAX)
+                if done.returncode:
+                    return {"error": done.stderr.strip()}
+                sound = path.read_bytes()
+                if asked["do"] == "record":
+                    self._record(sound)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                return {"error": str(error)}
+            answer: dict[str, Any] = json.loads(done.stdout)
+            return {**answer, "sha256": hashlib.sha256(sound[HEADER:]).hexdigest()}
+
+    def _record(self, sound: bytes) -> None:
+        with DiskFile(self.to) as disk:
+            disk.seek(RECORDING)
+            disk.write(len(sound).to_bytes(4, "big") + sound)
+
+    def _recorded(self) -> bytes:
+        with DiskFile(self.to) as disk:
+            disk.seek(RECORDING)
+            length = int.from_bytes(disk.read(4), "big")
+            if not 0 < length <= disk.length - RECORDING - 4:
+                raise DeviceError("nothing has been recorded")
+            return disk.read(length)
 
     def _stream(self, camera: str, pictures: int) -> dict[str, Any]:
         graph = Graph(title=f"camera to {self.kind}")
@@ -313,6 +371,17 @@ token = "{guest}"
 """
 
 
+_AUDIO = """\
+name = "desk"
+listen = "10.78.0.6:8560"
+speaker = "file:heard.wav"
+microphone = "file:room.wav"
+delay = "300 ms"
+[clients.owner]
+token = "{owner}"
+"""
+
+
 def demonstrate(seconds: float = 2.0, said: Callable[[str], object] = print) -> dict[str, Any]:
     """Builds the network, opens both streams, lends the display, and tears all down; what was counted."""
     why = missing()
@@ -325,7 +394,13 @@ def demonstrate(seconds: float = 2.0, said: Callable[[str], object] = print) -> 
 
 
 def _start(desk: Desk, keys: dict[str, str]) -> None:
-    for name, text in (("camera", _CAMERA), ("disk", _DISK), ("display", _DISPLAY)):
+    # What the room sounds like to the microphone: no part of it is like another, and none is silent.
+    room = np.random.default_rng(1).integers(1, 20_000, 5 * SAMPLES, dtype="<i2").tobytes()
+    with wave.open(str(desk.folder / "room.wav"), "wb") as file:
+        file.setparams((1, 2, SAMPLES, 0, "NONE", ""))
+        file.writeframes(room)
+    texts = {"camera": _CAMERA, "disk": _DISK, "display": _DISPLAY, "audio": _AUDIO}
+    for name, text in texts.items():
         path = desk.folder / f"{name}.toml"
         path.write_text(text.format(**keys), encoding="utf-8")
         desk.run(name, desk.daemon, name, "run", str(path), stdout=subprocess.DEVNULL)
@@ -364,7 +439,7 @@ def _streams(
     desk: Desk, keys: dict[str, str], seconds: float, said: Callable[[str], object]
 ) -> dict[str, Any]:
     ports = [("camera", VIEWERS), ("disk", 10809), ("display", 5899)]
-    ports += [("disk", CONTROL), ("display", CONTROL)]
+    ports += [("disk", CONTROL), ("display", CONTROL), ("audio", SOUND)]
     silent = _inside(desk, "host", "wait", ports)
     if silent:
         raise GraphError(f"{', '.join(silent)} did not start")
@@ -379,12 +454,15 @@ def _streams(
     for name in ("display", "disk"):
         said(f"the {name} says: {json.dumps(_inside(desk, 'host', 'ask', device(name), _DESCRIBE))}")
         found[f"to {name}"] = _inside(desk, "host", "ask", device(name), order)
+    found |= _sound(desk, keys, min(seconds, RECORDING_MAX))
     # Lent: the owner gives a stranger the key of one region of the display.
     guest = keys["guest"]
     place = f"{device('display')}:5899"
     found["stranger"] = _inside(desk, "stranger", "draw_as_stranger", place, guest)
     # With that key it gets no pictures of the camera, nor can it have them shown.
     found["camera to stranger"] = _inside(desk, "stranger", "describe_camera", guest)
+    listen = (f"{device('audio')}:{SOUND}", guest)
+    found["sound to stranger"] = _inside(desk, "stranger", "listen", *listen)
     stolen = {**order, "owner": guest}
     found["theft"] = _inside(desk, "stranger", "ask", device("display"), stolen)
     moved = {}
@@ -395,10 +473,49 @@ def _streams(
         said(f"{name:<9} received {ways['rx'] / 1e3:>9.1f} kB, sent {ways['tx'] / 1e3:>9.1f} kB")
     pictures = sum(int(found[stream].get("pictures", 0)) for stream in ("to display", "to disk"))
     passed = moved["host"]["rx"] + moved["host"]["tx"]
+    sound = found["to speaker"]
+    if "error" not in sound:
+        same = "the same" if sound["same"] else "NOT the same"
+        lost = found["to disk, sound"]["lost"] + sound["lost"]
+        said(
+            f"{sound['seconds']:.1f} s of sound went from the microphone to the disk and to the speaker: {same} samples,"
+            f" {lost} packets lost"
+        )
     said(
         f"{pictures} pictures went from device to device; {passed / 1e3:.1f} kB passed through the host"
     )
     return {"answers": found, "bytes": moved, "pictures": pictures, "host": passed}
+
+
+def _sound(desk: Desk, keys: dict[str, str], seconds: float) -> dict[str, Any]:
+    """Has the disk's receiver record the microphone, and play that at the speaker: what both said, and whether what was
+    heard is what was recorded."""
+    order = {"owner": keys["owner"], "audio": f"{device('audio')}:{SOUND}", "token": keys["owner"]}
+    recorded = _inside(
+        desk, "host", "ask", device("disk"), {**order, "do": "record", "seconds": seconds}
+    )
+    if "error" in recorded:
+        return {"to disk, sound": recorded, "to speaker": recorded}
+    played = _inside(desk, "host", "ask", device("disk"), {**order, "do": "play"})
+    if "error" not in played:
+        until = time.monotonic() + PATIENCE
+        while (streams := _streams_at(desk))["playing"] and time.monotonic() < until:
+            time.sleep(0.05)
+        counts = streams["clients"]["owner"]
+        heard = (desk.folder / "heard.wav").read_bytes()[HEADER:]
+        samples = np.trim_zeros(np.frombuffer(heard, "<i2")).tobytes()
+        same = hashlib.sha256(samples).hexdigest() == recorded["sha256"] == played["sha256"]
+        played |= {key: counts[key] for key in ("lost", "late", "concealed")} | {"same": same}
+    return {"to disk, sound": recorded, "to speaker": played}
+
+
+def _streams_at(desk: Desk) -> dict[str, Any]:
+    """The clients of the audio device."""
+    path = str(desk.folder / "audio.toml")
+    line = [desk.daemon, "audio", "show", path, "clients", "--json"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    streams: dict[str, Any] = json.loads(done.stdout)
+    return streams
 
 
 _DESCRIBE = {"do": "describe"}
@@ -410,6 +527,13 @@ def describe_camera(token: str) -> dict[str, Any]:
         return diagnose(f"{device('camera')}:{RECEIVERS}", token)
     except DeviceError as error:
         return {"error": str(error)}
+
+
+def listen(place: str, token: str) -> dict[str, Any]:
+    """What an audio device says to somebody with a token who wants to listen."""
+    line = [daemon() or "lastmeterd", "audio", "record", place, "--token", token, "--seconds", "0.1"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE)
+    return {"error": done.stderr.strip()} if done.returncode else {}
 
 
 def draw_as_stranger(place: str, token: str) -> dict[str, Any]:
