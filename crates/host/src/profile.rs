@@ -48,12 +48,29 @@ pub struct Adapter {
     pub packet_max: Bytes,
     /// Cost to the host in dollars, if known.
     pub price: Option<u64>,
+    /// Its power in watts, if known.
+    pub power: Option<f64>,
+    /// What else connects a host to the network.
+    pub connection: Vec<Part>,
     /// Its resources, in addition to those of the host.
     pub resources: Vec<ResourceProfile>,
     /// Its transmit stages.
     pub send: Vec<AdapterStage>,
     /// Its receive stages.
     pub receive: Vec<AdapterStage>,
+}
+
+/// A part of what connects a host to the network, besides its adapter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// What it is.
+    pub name: String,
+    /// How many hosts share it.
+    pub hosts: u64,
+    /// Its price in dollars, if known.
+    pub price: Option<f64>,
+    /// Its power in watts, if known.
+    pub power: Option<f64>,
 }
 
 /// A stage of an adapter.
@@ -240,6 +257,8 @@ mod tests {
             framing: Bytes(0),
             packet_max: Bytes(1500),
             price: None,
+            power: None,
+            connection: Vec::new(),
             resources: Vec::new(),
             send: vec![added(None, "card"), added(Some(after), "copy"), added(None, "port")],
             receive: vec![

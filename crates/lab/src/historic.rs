@@ -18,8 +18,8 @@ use crate::profile;
 use crate::run::{Failure, Runner, explain};
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::copies::{self, Stack};
-use lastmeter_host::profile::{Adapter, Profile};
-use lastmeter_ledger::Ledger;
+use lastmeter_host::profile::{self as host, Adapter, Profile};
+use lastmeter_ledger::{Connection, Ledger, Part};
 
 /// How long the modelled transfer runs: thousands of packets, of which the start-up is far below 1 %.
 pub const DURATION: Duration = Duration::from_secs(2);
@@ -70,14 +70,27 @@ pub fn historic(
     let mut ledger = explain(&experiment, 0, runner)?.ledger;
     // Acknowledgements are not payload.
     let delivered = ledger.paths.first().map_or(0.0, |path| path.totals.goodput);
-    ledger.notes.extend(pair.adapter.price.map(|price| cost(price, delivered)));
+    ledger.connection = connection(&pair.adapter, delivered);
     Ok(ledger)
 }
 
-/// The price of a host's adapter, and the price per Mbit/s delivered (J-02, N-53).
-fn cost(price: u64, goodput: f64) -> String {
-    let each = price as f64 * 1e6 / goodput;
-    format!("The adapter costs ${price} a host: ${each:.2} for each Mbit/s that is delivered.")
+/// What connects a host, part by part, if anything of it is known (J-02, N-53).
+fn connection(adapter: &Adapter, delivered: f64) -> Option<Connection> {
+    let own = Part {
+        name: "adapter".to_owned(),
+        hosts: 1,
+        price: adapter.price.map(|price| price as f64),
+        power: adapter.power,
+    };
+    let shared = |part: &host::Part| {
+        let share = |value: Option<f64>| value.map(|value| value / part.hosts as f64);
+        let (price, power) = (share(part.price), share(part.power));
+        Part { name: part.name.clone(), hosts: part.hosts, price, power }
+    };
+    let parts: Vec<Part> =
+        std::iter::once(own).chain(adapter.connection.iter().map(shared)).collect();
+    let known = parts.iter().any(|part| part.price.is_some() || part.power.is_some());
+    known.then_some(Connection { delivered, parts })
 }
 
 /// The copies that a host makes with an adapter, `hp9000-730+afterburner`, drawn as text or as SVG (J-66).
@@ -198,6 +211,10 @@ fn plug(adapter: &mut Adapter, link: profile::Link) {
     (adapter.rate, adapter.delay, adapter.framing) = (link.rate, link.delay, link.framing);
     adapter.packet_max = adapter.packet_max.min(link.packet_max);
     adapter.price = link.price.or(adapter.price);
+    adapter.power = link.power.or(adapter.power);
+    if !link.connection.is_empty() {
+        adapter.connection = link.connection;
+    }
 }
 
 /// The text of a profile named by `option`.

@@ -11,8 +11,17 @@ use lastmeter_lab::run::{Failure, Runner, Watch};
 use lastmeter_ledger::{Confidence, Ledger};
 
 fn why(host: &str, adapter: &str, message: u64, packet: u64) -> Result<Ledger, Vec<Problem>> {
+    why_of(host, adapter, (message, packet), &Builtin)
+}
+
+fn why_of(
+    host: &str,
+    adapter: &str,
+    (message, packet): (u64, u64),
+    library: &dyn Library,
+) -> Result<Ledger, Vec<Problem>> {
     let watch = Watch::default();
-    let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    let runner = Runner { parallel: &Serial, threads: 1, library, watch: &watch };
     historic(host, adapter, Bytes(message), Bytes(packet), runner).map_err(
         |failure| match failure {
             Failure::Problems(problems) => problems,
@@ -120,6 +129,78 @@ impl Library for Broken {
     }
 }
 
+/// Jetstream's link with a price and a power for each of the six parts of a connection, made up.
+struct Priced;
+
+const SIX: &str = r#"
+power = 20
+[[connection]]
+part = "host transceiver"
+price = 300
+power = 3
+[[connection]]
+part = "cable"
+price = 60
+[[connection]]
+part = "switch transceiver"
+price = 300
+power = 3
+hosts = 15
+[[connection]]
+part = "port card"
+price = 1500
+power = 45
+hosts = 15
+[[connection]]
+part = "switch, enclosure, power supplies"
+price = 12000
+power = 240
+hosts = 60
+"#;
+
+impl Library for Priced {
+    fn profile(&self, folder: &str, name: &str) -> Result<String, String> {
+        let text = Builtin.profile(folder, name)?;
+        let (own, _) = text.split_once("[[connection]]").unwrap_or((&text, ""));
+        Ok(if name == "jetstream" { format!("{own}{SIX}") } else { text })
+    }
+    fn names(&self, folder: &str) -> Vec<String> {
+        Builtin.names(folder)
+    }
+}
+
+/// HPL-93-37, §2: "the sum of the various component costs: host interface card; host transceiver, cable and switch
+/// transceiver; port interface card; a portion of the switch fabric, enclosure, power supplies, etc."
+#[test]
+fn j_02_a_connection_costs_the_sum_of_its_parts_for_what_it_delivers() {
+    let ledger = why_of("hp9000-730", "afterburner+jetstream", (4096, 14 * 1024), &Priced).unwrap();
+    let connection = ledger.connection.as_ref().unwrap();
+    assert_eq!(connection.parts.len(), 6);
+    // By hand, a host's shares: 2000 + 300 + 60 + 20 + 100 + 200 dollars, 20 + 3 + 0.2 + 3 + 4 watts.
+    let (price, power) = (connection.sum(|part| part.price), connection.sum(|part| part.power));
+    assert_eq!((price, power), (Some((2680.0, 0)), Some((30.2, 1))));
+    let gbit = ledger.paths[0].totals.goodput / 1e9;
+    let each = connection.per_gbit(2680.0).unwrap();
+    assert!((each - 2680.0 / gbit).abs() < 1e-6, "{each} dollars for each of {gbit} Gbit/s");
+    let style = lastmeter_ledger::terminal::Style { width: 120, color: false, unicode: true };
+    let text = lastmeter_ledger::terminal::render(&ledger, style);
+    let line = |part: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(part));
+        line.unwrap_or_else(|| panic!("no {part}: {text}")).to_owned()
+    };
+    assert!(line("port card").contains("$100"), "{text}");
+    let together = line("together, as far as known");
+    assert!(together.contains("$2680") && together.contains("30.20 W"), "{together}");
+    assert!(together.contains(&format!("${each:.0}")), "{together}");
+    let page = lastmeter_ledger::html::render(&ledger);
+    assert!(page.contains("<h2>Connection</h2>") && page.contains("$2680"));
+    // 10BaseT: "about $150 including hub costs", for at most 10 Mbit/s.
+    let slow = why("sparc20-71", "ethernet", 4096, 1460).unwrap().connection.unwrap();
+    let (price, unknown) = slow.sum(|part| part.price).unwrap();
+    assert_eq!((price, unknown), (150.0, 0));
+    assert!(slow.per_gbit(price).unwrap() > 15_000.0, "no more than 10 Mbit/s are delivered");
+}
+
 const TWO_HOSTS: &str = r#"
 duration = "1 ms"
 [nodes]
@@ -150,10 +231,13 @@ fn j_77_an_adapter_takes_the_link_of_another() {
     let ledger = why("hp9000-730", "afterburner+jetstream", 4096, 14 * 1024).unwrap();
     let alone = why("hp9000-730", "afterburner", 4096, 14 * 1024).unwrap();
     assert!((ledger.goodput() / alone.goodput() - 1.0).abs() < 0.01);
-    // 2000 dollars for 197 Mbit/s (J-02).
-    let note = ledger.notes.iter().find(|note| note.contains("$2000 a host")).unwrap();
-    assert!(note.contains("$10.1"), "{note}");
-    assert!(alone.notes.iter().all(|note| !note.contains('$')), "its price is not known");
+    // 2000 dollars for 197 Mbit/s (J-02); what the document does not price is listed, and not in the sum.
+    let connection = ledger.connection.unwrap();
+    let (dollars, unknown) = connection.sum(|part| part.price).unwrap();
+    assert_eq!((dollars, unknown, connection.parts.len()), (2000.0, 3, 4));
+    let each = connection.per_gbit(dollars).unwrap();
+    assert!((10_000.0..10_200.0).contains(&each), "{each}");
+    assert!(alone.connection.is_none(), "its price is not known");
     let slow = why("hp9000-730", "afterburner+oc3c", 4096, 8 * 1024).unwrap();
     let limit = slow.verdict.unwrap().resource;
     assert_eq!(limit.as_deref(), Some("sender->receiver"));

@@ -15,6 +15,7 @@
 
 pub mod columns;
 pub mod compare;
+mod connection;
 pub mod drawing;
 pub mod figures;
 pub mod html;
@@ -27,7 +28,8 @@ mod shape;
 pub mod terminal;
 mod types;
 
+pub use connection::{Connection, Part};
 pub use observations::{
-    Counter, Estimate, Level, Rates, Series, Step, TRANSFERS_MAX, Transfer, Transfers,
+    Counter, Estimate, Level, Quantile, Rates, Series, Step, TRANSFERS_MAX, Transfer, Transfers,
 };
 pub use types::*;

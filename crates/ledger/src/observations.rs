@@ -81,6 +81,15 @@ pub struct Estimate {
     pub half_width: Option<f64>,
 }
 
+/// The latency that a share of the delivered packets did not exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Quantile {
+    /// Between 0 and 1.
+    pub share: f64,
+    /// Seconds from source to sink.
+    pub latency: f64,
+}
+
 /// The transfers of one traffic: connections from opening to the acknowledgement of their last byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Transfers {

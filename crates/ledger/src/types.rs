@@ -6,7 +6,7 @@
 //!
 //! Rows: A-68.
 
-use crate::{Counter, Estimate, Level, Series, Transfers};
+use crate::{Connection, Counter, Estimate, Level, Quantile, Series, Transfers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,6 +58,9 @@ pub struct Ledger {
     /// What became of connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Transfers>,
+    /// What connects a host of it to the network, and what that costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Connection>,
 }
 
 /// The stages from one application to another, for one class of traffic.
@@ -74,15 +77,6 @@ pub struct Path {
     /// How the latency is distributed, from the least share to the greatest; empty where only totals are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Quantile>,
-}
-
-/// The latency that a share of the delivered packets did not exceed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Quantile {
-    /// Between 0 and 1.
-    pub share: f64,
-    /// Seconds from source to sink.
-    pub latency: f64,
 }
 
 /// One step of a path, over the packets that were delivered.
@@ -545,6 +539,7 @@ impl Ledger {
             estimates: Vec::new(),
             counters: Vec::new(),
             transfers: Vec::new(),
+            connection: None,
         }
     }
     /// Goodput over all paths, in bit/s.

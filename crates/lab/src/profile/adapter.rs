@@ -2,18 +2,25 @@
 //! their stages may be served by its resources and follow its stages.
 
 use super::{Stages, changed, pages, resources, stage_items};
-use crate::document::{Decoder, Document, Entry, Fault, Item, Problem, Shape, join, shorten};
+use crate::document::{
+    Content, Decoder, Document, Entry, Fault, Item, Problem, Shape, join, shorten,
+};
 use crate::library::{Builtin, Library};
 use lastmeter_base::kind::ParamKind;
 use lastmeter_base::{Bytes, Duration, Rate};
-use lastmeter_host::profile::{Adapter, AdapterStage, Profile, ResourceProfile, StageProfile};
+use lastmeter_host::profile::{
+    Adapter, AdapterStage, Part, Profile, ResourceProfile, StageProfile,
+};
 
 const SHAPE: Shape<'_> = Shape {
     what: "the adapter",
     params: pages::ADAPTER.params,
     kind: None,
-    besides: &["resources", "send", "receive", "constants"],
+    besides: &["resources", "send", "receive", "constants", "connection"],
 };
+
+/// The most parts of a connection besides the adapter.
+const PARTS_MAX: usize = 32;
 
 /// Reads the profile of an adapter for `host`; messages refer to it as `file_name`.
 ///
@@ -44,6 +51,7 @@ pub fn adapter(
     let mut read = Stages { source: &source, resources: &all, names: taken };
     let send = stages(&mut read, &mut decoder, &root, "send", &host.send);
     let receive = stages(&mut read, &mut decoder, &root, "receive", &host.receive);
+    let connection = connection(&mut decoder, &root);
     match decoder.reporter.is_empty() {
         true => Ok(Adapter {
             what: values.get("what"),
@@ -53,6 +61,8 @@ pub fn adapter(
             framing: values.get("framing"),
             packet_max: values.get("packet-max"),
             price: values.given("price"),
+            power: values.given("power"),
+            connection,
             resources: own,
             send,
             receive,
@@ -75,6 +85,7 @@ pub fn link(file_name: &str, text: &[u8]) -> Result<Link, Vec<Problem>> {
     let Document { root, reporter } = Document::parse(file_name, text)?;
     let mut decoder = Decoder { reporter, library: &Builtin };
     let (_, values) = decoder.table(&SHAPE, &root, "");
+    let connection = connection(&mut decoder, &root);
     match decoder.reporter.is_empty() {
         true => Ok(Link {
             what: values.get("what"),
@@ -83,13 +94,15 @@ pub fn link(file_name: &str, text: &[u8]) -> Result<Link, Vec<Problem>> {
             framing: values.get("framing"),
             packet_max: values.get("packet-max"),
             price: values.given("price"),
+            power: values.given("power"),
+            connection,
         }),
         false => Err(decoder.reporter.into_problems()),
     }
 }
 
 /// The link of an adapter, as in its profile.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// What it is.
     pub what: String,
@@ -103,6 +116,39 @@ pub struct Link {
     pub packet_max: Bytes,
     /// The price of an adapter in dollars, if known.
     pub price: Option<u64>,
+    /// Its power in watts, if known.
+    pub power: Option<f64>,
+    /// What else connects a host to the network.
+    pub connection: Vec<Part>,
+}
+
+/// The other parts of a host's connection.
+fn connection(decoder: &mut Decoder<'_>, root: &Item) -> Vec<Part> {
+    let items = match root.get("connection") {
+        None => return Vec::new(),
+        Some(Item { content: Content::List(items), .. }) => items,
+        Some(item) => {
+            let fault = Fault::new("this is no list", "write [[connection]], with two brackets");
+            decoder.report(&item.mark, "connection", fault);
+            return Vec::new();
+        }
+    };
+    if let Some(item) = items.get(PARTS_MAX) {
+        let fault = Fault::new("there are too many parts", "join those that are alike");
+        decoder.report(&item.mark, "connection", fault);
+    }
+    let part = |(index, item): (usize, &Item)| {
+        let (what, params) = ("the part", pages::CONNECTION.params);
+        let shape = Shape { what, params, kind: None, besides: &[] };
+        let (_, values) = decoder.table(&shape, item, &join("connection", &index.to_string()));
+        Some(Part {
+            name: values.given("part")?,
+            hosts: values.given("hosts").unwrap_or(1),
+            price: values.given("price"),
+            power: values.given("power"),
+        })
+    };
+    items.iter().take(PARTS_MAX).enumerate().filter_map(part).collect()
 }
 
 /// The adapter's own resources; their names must differ from those of the host.

@@ -16,6 +16,7 @@ pub(crate) static KINDS: &[Kind] = &[
     port::KIND,
     port::LINE_CARD_KIND,
     device::KIND,
+    Kind::new(CONNECTION, &()),
     Kind::new(RESOURCE, &()),
     Kind::new(STAGE, &()),
     Kind::new(CPU, &ResourceKind::Cpu),
@@ -76,7 +77,8 @@ pub(crate) const ADAPTER: &Page = &Page {
         .is("overhead of each packet on the link"),
         Param::required("packet-max", ParamKind::PACKET).is("longest packet"),
         Param::optional("price", ParamKind::Integer { min: 1, max: 1_000_000 }, "not known")
-            .is("price per host in dollars; `why --host` derives that of a delivered Mbit/s"),
+            .is("price per host in dollars; `why --host` derives that of a delivered Gbit/s"),
+        Param::optional("power", WATTS, "not known").is("power in watts; likewise"),
     ],
     deviations: &[
         "Its stages are those of a host, and may be served by the host's resources and cross the \
@@ -85,6 +87,27 @@ pub(crate) const ADAPTER: &Page = &Page {
         "`rate`, `delay`, `framing` and `packet-max` describe the transfer that `why --host` \
          models; an experiment describes its own links.",
     ],
+    example: ADAPTER_EXAMPLE,
+    ..Page::at(here!())
+};
+
+const DOLLARS: ParamKind = ParamKind::Number { min: 0.0, max: 1e9 };
+const WATTS: ParamKind = ParamKind::Number { min: 0.0, max: 1e6 };
+
+pub(crate) const CONNECTION: &Page = &Page {
+    name: "connection",
+    family: Family::Profile,
+    what: "A part of what connects a host besides its adapter, under [[connection]].",
+    ports: "",
+    params: &[
+        Param::required("part", ParamKind::Text).is("a transceiver, a cable, a switch"),
+        Param::or("hosts", ParamKind::Integer { min: 1, max: 1_000_000 }, "1")
+            .is("how many hosts share it"),
+        Param::optional("price", DOLLARS, "not known").is("price in dollars, for all of them"),
+        Param::optional("power", WATTS, "not known").is("power in watts, for all of them"),
+        Param::optional("source", ParamKind::Text, "that of the profile").is(SOURCE),
+    ],
+    source: "HPL-93-37, section 2 (J-02)",
     example: ADAPTER_EXAMPLE,
     ..Page::at(here!())
 };
@@ -250,6 +273,13 @@ source = "made up for this page"
 rate = "1 Gbit/s"
 framing = "38 B"
 packet-max = "1500 B"
+price = 200
+power = 4
+[[connection]]
+part = "port of a switch"
+hosts = 4
+price = 400
+power = 10
 [resources]
 port = { engine = {} }
 [[send]]

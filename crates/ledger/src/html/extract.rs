@@ -41,6 +41,7 @@ pub(super) fn of(ledger: &Ledger) -> Option<Ledger> {
         estimates: ledger.estimates.clone(),
         counters: ledger.counters.clone(),
         transfers: ledger.transfers.clone(),
+        connection: ledger.connection.clone(),
     })
 }
 

@@ -6,6 +6,7 @@
 //! data. A part of the page is one line in `SECTIONS`.
 
 pub mod compare;
+mod connection;
 mod counts;
 mod distribution;
 mod drawing;
@@ -22,7 +23,7 @@ use crate::Ledger;
 pub use text::{escape, shorten};
 
 /// The parts of the page, in order; each writes one section, or nothing if it has no content.
-const SECTIONS: [fn(&Ledger, &mut String); 9] = [
+const SECTIONS: [fn(&Ledger, &mut String); 10] = [
     facts::warnings,
     facts::verdict,
     paths::overview,
@@ -31,6 +32,7 @@ const SECTIONS: [fn(&Ledger, &mut String); 9] = [
     counts::section,
     series::section,
     what_ifs::section,
+    connection::section,
     facts::provenance,
 ];
 

@@ -5,6 +5,7 @@
 //! folded into one that gives their number. What was not measured is a dash. Colour only repeats what words and marks
 //! say.
 
+mod connection;
 mod counts;
 mod drawing;
 mod escaped;
@@ -75,6 +76,7 @@ pub fn render(ledger: &Ledger, style: Style) -> String {
     counts::transfers(&style, ledger, &mut out);
     series(&style, ledger, &mut out);
     parts::what_ifs(&style, ledger, &mut out);
+    connection::connection(&style, ledger, &mut out);
     counts::levels(&style, ledger, &mut out);
     counts::estimates(&style, ledger, &mut out);
     counts::counters(&style, ledger, &mut out);

@@ -140,6 +140,21 @@ fn what_ifs() -> Vec<WhatIf> {
     what_ifs
 }
 
+fn connection() -> Connection {
+    let part = |name: &str, hosts, price, power| lastmeter_ledger::Part {
+        name: name.to_owned(),
+        hosts,
+        price,
+        power,
+    };
+    let parts = vec![
+        part("adapter", 1, Some(240.0), Some(9.5)),
+        part("cable", 1, Some(4.0), None),
+        part("port of a switch", 4, Some(110.0), Some(3.25)),
+    ];
+    Connection { delivered: 1.573e9, parts }
+}
+
 /// Two hosts, a link, ten stages; the receiver's processor limits.
 pub(crate) fn ledger() -> Ledger {
     let source = |name: &str, hash: &str| Source { name: name.to_owned(), hash: hash.to_owned() };
@@ -201,6 +216,7 @@ pub(crate) fn ledger() -> Ledger {
             half_width: Some(12e6),
         }],
         counters: counters(),
+        connection: Some(connection()),
         transfers: vec![Transfers::new(
             "bulk",
             vec![
