@@ -193,9 +193,9 @@ fn parse_smallest(
         }
         Some(scaled) => match u64::try_from(scaled / divisor) {
             Ok(count) => Ok(count),
-            Err(_) => fail(format!("`{trimmed}` is larger than a {name} can be"), most(units)),
+            Err(_) => fail(format!("`{trimmed}` is larger than a {name} can be"), most(unit, size)),
         },
-        None => fail(format!("`{trimmed}` is larger than a {name} can be"), most(units)),
+        None => fail(format!("`{trimmed}` is larger than a {name} can be"), most(unit, size)),
     }
 }
 
@@ -207,12 +207,9 @@ fn exponent_len(text: &str) -> usize {
     if count == 0 { 0 } else { text.len() - digits.len() + count }
 }
 
-/// The largest whole number of the largest unit that fits.
-fn most(units: &[(&str, u64)]) -> String {
-    let largest = units.iter().max_by_key(|&&(_, size)| size);
-    largest.map_or(String::new(), |&(unit, size)| {
-        format!("write at most \"{} {unit}\"", u64::MAX / size)
-    })
+/// The largest whole number of a unit that fits.
+fn most(unit: &str, size: u64) -> String {
+    format!("write at most \"{} {unit}\"", u64::MAX / size)
 }
 
 /// The digits of `number` without its point, and how many of them were decimals.
@@ -343,12 +340,12 @@ mod tests {
             ),
             (
                 "1e40 Gbit/s",
-                "`1e40 Gbit/s` is larger than a rate can be: write at most \"2305843 TB/s\"",
+                "`1e40 Gbit/s` is larger than a rate can be: write at most \"18446744073 Gbit/s\"",
             ),
             (
                 "1e999999999999 Gbit/s",
                 "`1e999999999999 Gbit/s` is larger than a rate can be: write at most \
-                 \"2305843 TB/s\"",
+                 \"18446744073 Gbit/s\"",
             ),
             (
                 "1e-999999999999 s/s",
@@ -362,7 +359,7 @@ mod tests {
             (
                 "99999999999 Tbit/s",
                 "`99999999999 Tbit/s` is larger than a rate can be: \
-                 write at most \"2305843 TB/s\"",
+                 write at most \"18446744 Tbit/s\"",
             ),
         ];
         for (text, message) in cases {
