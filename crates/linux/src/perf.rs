@@ -20,6 +20,10 @@ const PAGES: usize = 128;
 const SOFTWARE: u32 = 1;
 /// See [`SOFTWARE`].
 const CPU_CLOCK: u64 = 0;
+/// `PERF_TYPE_TRACEPOINT`.
+const TRACEPOINT: u32 = 2;
+/// Where the kernel describes its tracepoints.
+const TRACEPOINTS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
 /// `PERF_SAMPLE_TID`, `PERF_SAMPLE_CALLCHAIN`.
 const SAMPLE: u64 = 1 << 1 | 1 << 5;
 /// `disabled`, `exclude_hv`, `task` (records of forks), `exclude_callchain_user`.
@@ -48,6 +52,60 @@ struct Attributes {
     wakeup_events: u32,
     breakpoint: u32,
     address: u64,
+}
+
+/// An event of a process or thread, on one CPU or (-1) on all.
+fn open(attributes: &Attributes, pid: libc::pid_t, cpu: libc::c_int) -> io::Result<OwnedFd> {
+    let at = &raw const *attributes;
+    // SAFETY: the attributes are live and state their own size; the call keeps no pointer.
+    let raw = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, at, pid, cpu, -1 as libc::c_int, CLOSE_ON_EXEC)
+    };
+    let raw = check(raw as libc::c_int)?;
+    // SAFETY: the descriptor was just returned by the kernel and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+/// The number of a tracepoint, such as `syscalls/sys_enter_sendmsg`; `None` where there is none, or this user
+/// may not read it.
+pub fn tracepoint(name: &str) -> Option<u64> {
+    let read = |root: &&str| std::fs::read_to_string(format!("{root}/{name}/id")).ok();
+    TRACEPOINTS.iter().find_map(read)?.trim().parse().ok()
+}
+
+/// How often a thread passes a tracepoint.
+pub struct Passes(OwnedFd);
+
+impl Passes {
+    /// Counts from now on.
+    ///
+    /// # Errors
+    /// Without the right to, or when the thread has ended.
+    pub fn of(tracepoint: u64, thread: u32) -> io::Result<Passes> {
+        let attributes = Attributes {
+            kind: TRACEPOINT,
+            size: size_of::<Attributes>() as u32,
+            config: tracepoint,
+            period: 0,
+            sample: 0,
+            read_format: 0,
+            flags: 0,
+            wakeup_events: 0,
+            breakpoint: 0,
+            address: 0,
+        };
+        open(&attributes, thread as libc::pid_t, -1).map(Passes)
+    }
+
+    /// Passes so far.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn count(&self) -> io::Result<u64> {
+        let mut count = [0; 8];
+        rustix::io::read(&self.0, &mut count)?;
+        Ok(u64::from_ne_bytes(count))
+    }
 }
 
 /// Whose time is sampled.
@@ -90,15 +148,7 @@ impl Event {
             breakpoint: 0,
             address: 0,
         };
-        let at = &raw const attributes;
-        let cpu = cpu as libc::c_int;
-        // SAFETY: the attributes are live and state their own size; the call keeps no pointer.
-        let raw = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, at, pid, cpu, -1 as libc::c_int, CLOSE_ON_EXEC)
-        };
-        let raw = check(raw as libc::c_int)?;
-        // SAFETY: the descriptor was just returned by the kernel and nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let fd = open(&attributes, pid, cpu as libc::c_int)?;
         let page = rustix::param::page_size();
         let len = (1 + PAGES) * page;
         let access = ProtFlags::READ | ProtFlags::WRITE;

@@ -9,6 +9,7 @@
 //! | `model`     | the prediction of the same transfer           | a ledger to compare it with     |
 //! | `observed`  | an observation of another program             | a ledger                        |
 //! | `account`   | where the time of a command went              | stages, and states over time    |
+//! | `datagrams` | what was read of UDP sockets                  | notes and counters              |
 //! | `cause`     | what was read of a connection                 | its cause, by tests             |
 //! | `pipeline`  | processes joined by pipes                     | the slowest of them             |
 //! | `remote`    | what was seen at both ends of a connection    | one ledger                      |
@@ -28,6 +29,7 @@ pub mod account;
 pub mod beside;
 pub mod cause;
 pub mod change;
+pub mod datagrams;
 pub mod explain;
 pub mod host;
 pub mod interrupts;

@@ -39,6 +39,7 @@ pub fn ledger(command: &str, seen: &Observation, host: String) -> Ledger {
     let mut ledger = Ledger::new(title, seen.elapsed, paths, resources(seen), provenance);
     ledger.verdict = Some(of_pipeline(seen).unwrap_or_else(|| verdict(seen)));
     ledger.notes = notes(seen);
+    super::datagrams::add(&mut ledger, seen);
     ledger
 }
 
@@ -191,8 +192,11 @@ fn notes(seen: &Observation) -> Vec<String> {
             seen.user,
             seen.system
         ),
-        "Packets are TCP segments; latency is the smoothed round-trip time.".to_owned(),
     ];
+    if !seen.connections.is_empty() {
+        let words = "Packets are TCP segments; latency is the smoothed round-trip time.";
+        notes.push(words.to_owned());
+    }
     let hidden = seen.connections.len() - weighty(seen).count();
     if hidden > 0 {
         notes.push(format!("{hidden} connections that moved hardly any data are left out."));

@@ -16,6 +16,8 @@ const INFO: u16 = 2;
 const INFO_BIT: u8 = 1 << (INFO - 1);
 /// `INET_DIAG_SKMEMINFO`: memory that the socket uses, and its limits.
 const MEMORY: u16 = 7;
+/// `SK_MEMINFO_DROPS`, a word of it.
+const DROPS: usize = 8;
 const MEMORY_BIT: u8 = 1 << (MEMORY - 1);
 /// `INET_DIAG_VEGASINFO`, the bit that asks for the state of any congestion control, and
 /// `INET_DIAG_BBRINFO`, the attribute that BBR answers with.
@@ -23,8 +25,8 @@ const CONTROL_BIT: u8 = 1 << (3 - 1);
 const BBR: u16 = 16;
 /// Every state except LISTEN, TIME_WAIT and CLOSE: connections that carry or just carried data.
 const STATES: u32 = 0xfff & !((1 << 10) | (1 << 6) | (1 << 7));
-/// A UDP socket is in this state when it has a peer.
-const ESTABLISHED_BIT: u32 = 1 << 1;
+/// A UDP socket is in the state of an established connection when it has a peer, else in that of a closed one.
+const DATAGRAM_STATES: u32 = 1 << 1 | 1 << 7;
 /// `TCP_SYN_SENT`.
 const SYN_SENT: u8 = 2;
 /// Bytes of `struct inet_diag_msg`.
@@ -69,11 +71,16 @@ impl Memory {
     }
 }
 
-/// A UDP socket with a peer.
+/// A UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Datagrams {
     pub(super) inode: u32,
+    pub(super) local_port: u16,
+    /// 0 without a peer.
     pub(super) remote_port: u16,
+    pub(super) memory: Memory,
+    /// Datagrams that found its buffer full, since it was opened (`SK_MEMINFO_DROPS`).
+    pub(super) drops: u32,
 }
 
 /// The sockets that read from one network namespace.
@@ -103,13 +110,10 @@ impl Diagnostics {
         })
     }
 
-    /// Hands every connected UDP socket to `each`.
+    /// Hands every UDP socket to `each`.
     pub(super) fn datagrams(&mut self, mut each: impl FnMut(Datagrams)) -> Result<()> {
-        self.dump(libc::IPPROTO_UDP, 0, ESTABLISHED_BIT, |answer| {
-            if let Some(bytes) = answer.first_chunk::<ANSWER>() {
-                let inode = u32::from_ne_bytes([bytes[68], bytes[69], bytes[70], bytes[71]]);
-                each(Datagrams { inode, remote_port: u16::from_be_bytes([bytes[6], bytes[7]]) });
-            }
+        self.dump(libc::IPPROTO_UDP, MEMORY_BIT, DATAGRAM_STATES, |answer| {
+            datagrams(answer).into_iter().for_each(&mut each);
         })
     }
 
@@ -143,6 +147,23 @@ pub(super) fn within<T: Send + 'static>(pid: u32, open: fn() -> Result<T>) -> Re
         open()
     });
     entered.join().expect("it does not panic")
+}
+
+/// A UDP socket; `None` if the answer is too short.
+fn datagrams(answer: &[u8]) -> Option<Datagrams> {
+    let bytes = answer.first_chunk::<ANSWER>()?;
+    let inode = u32::from_ne_bytes([bytes[68], bytes[69], bytes[70], bytes[71]]);
+    let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let (local_port, remote_port) = (port(4), port(6));
+    let mut one = Datagrams { inode, local_port, remote_port, memory: Memory::default(), drops: 0 };
+    attributes(&answer[ANSWER..], |kind, value| {
+        if kind == MEMORY {
+            one.memory = Memory::parse(value);
+            let drops = value.get(4 * DROPS..).and_then(|b| b.first_chunk::<4>());
+            one.drops = drops.map_or(0, |b| u32::from_ne_bytes(*b));
+        }
+    });
+    Some(one)
 }
 
 pub(super) fn parse(answer: &[u8]) -> Option<Connection> {
@@ -190,6 +211,31 @@ pub(super) fn parse(answer: &[u8]) -> Option<Connection> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_udp_socket_has_ports_a_queue_and_drops() {
+        let mut answer = vec![0_u8; ANSWER];
+        answer[4..6].copy_from_slice(&443_u16.to_be_bytes());
+        answer[68..72].copy_from_slice(&7_u32.to_ne_bytes());
+        assert!(datagrams(&answer[..40]).is_none());
+        let words = [500_u32, 1000, 0, 2000, 0, 60, 0, 0, 9];
+        answer.extend([4 + 36, 0, MEMORY as u8, 0]);
+        answer.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        let one = datagrams(&answer).unwrap();
+        assert_eq!((one.inode, one.local_port, one.remote_port, one.drops), (7, 443, 0, 9));
+        assert_eq!((one.memory.receive, one.memory.send_max), (500, 2000));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_answer_is_read_or_refused(bytes: Vec<u8>, more: [u8; ANSWER]) {
+            let long: Vec<u8> = more.into_iter().chain(bytes.iter().copied()).collect();
+            for answer in [&bytes, &long] {
+                assert_eq!(datagrams(answer).is_some(), answer.len() >= ANSWER);
+                let _ = parse(answer);
+            }
+        }
+    }
 
     #[test]
     fn reads_a_reply_and_skips_a_truncated_one() {

@@ -9,6 +9,7 @@
 //! This module reads facts ([`Witnesses`]); what follows from them is said elsewhere.
 
 mod closed;
+mod datagrams;
 mod diag;
 mod far;
 pub mod lift;
@@ -20,6 +21,7 @@ mod timeline;
 mod witness;
 
 pub use closed::Closed;
+pub use datagrams::Udp;
 pub(crate) use far::{peers, process};
 pub use pipes::Stage;
 pub use timeline::{Interval, Timeline};
@@ -192,6 +194,7 @@ struct Follower {
     /// Looks with a socket to a name server.
     names: u32,
     pipes: BTreeMap<u32, pipes::Ends>,
+    datagrams: datagrams::Tally,
     looks: u32,
     /// Seconds that reading sockets took, all looks.
     reading: f64,
@@ -381,6 +384,7 @@ impl Follower {
             };
             if let Some(now) = Network::of(*pid, network.route.as_mut()) {
                 self.surroundings.entry(id).or_insert((now, now)).1 = now;
+                self.datagrams.count_calls(&self.pids, now);
             }
         }
     }
@@ -390,10 +394,12 @@ impl Follower {
         let throttled = self.throttled.values().map(|(first, last)| last.since(first, elapsed));
         let changes = self.surroundings.values().map(|(first, last)| last.since(first));
         let network = changes.max_by_key(|n| n.opened + n.datagrams_in + n.datagrams_out);
+        let network = network.unwrap_or_default();
         let first = self.machine.clone().unwrap_or_default();
         Around {
             throttled: throttled.reduce(f64::max),
-            network: network.unwrap_or_default(),
+            udp: self.datagrams.of(&network),
+            network,
             machine: Machine::now().since(&first, elapsed),
             names: f64::from(self.names) / f64::from(self.looks.max(1)),
             looks: self.looks,
@@ -427,18 +433,17 @@ impl Follower {
     /// Looks at the sockets of every namespace, and searches for the owners of those that are new.
     fn sockets(&mut self) -> Result<()> {
         let at = now();
-        let (mut streams, mut names) = (Vec::new(), Vec::new());
+        let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
         for network in self.networks.values_mut() {
             network.look(|seen| streams.push(seen))?;
-            network.datagrams(|seen| {
-                if seen.remote_port == NAME_SERVER {
-                    names.push(seen.inode);
-                }
-            })?;
+            network.datagrams(|seen| datagrams.push(seen))?;
         }
         let took = now() - at;
         self.reading += took;
-        let all = || streams.iter().map(|seen| seen.inode).chain(names.iter().copied());
+        let all = || {
+            let others = datagrams.iter().map(|seen| seen.inode);
+            streams.iter().map(|seen| seen.inode).chain(others)
+        };
         let new = all().any(|inode| {
             inode > 0 && !self.inodes.contains_key(&inode) && !self.foreign.contains(&inode)
         });
@@ -450,7 +455,11 @@ impl Follower {
             let inodes = &self.inodes;
             self.foreign.extend(all().filter(|inode| !inodes.contains_key(inode)));
         }
-        self.names += u32::from(names.iter().any(|inode| self.inodes.contains_key(inode)));
+        datagrams.retain(|seen| self.inodes.contains_key(&seen.inode));
+        let (names, own): (Vec<_>, Vec<_>) =
+            datagrams.into_iter().partition(|seen| seen.remote_port == NAME_SERVER);
+        self.names += u32::from(!names.is_empty());
+        self.datagrams.look(&own);
         for seen in streams {
             let Some(pid) = self.inodes.get(&seen.inode) else { continue };
             let key = (seen.inode, seen.local.to_string(), seen.remote.to_string());

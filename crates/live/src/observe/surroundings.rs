@@ -4,6 +4,7 @@
 //! Sources: `/proc/PID/net/snmp`, `netstat`, `dev`; `/proc/net/softnet_stat`; `/proc/stat`;
 //! `/proc/pressure/cpu`; queueing disciplines over netlink (`linux/rtnetlink.h`, `linux/gen_stats.h`).
 
+use crate::transfer::meter::now;
 use lastmeter_linux::Result;
 use lastmeter_linux::netlink::{Message, Netlink};
 use lastmeter_wire::netlink::attributes;
@@ -20,8 +21,14 @@ const DROPS: usize = 8;
 /// Counters of a network namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Network {
+    /// Seconds of the monotonic clock; of a change, how long it took.
+    pub(super) at: f64,
     pub(super) datagrams_in: u64,
     pub(super) datagrams_out: u64,
+    /// Bytes of IP, of every protocol, and packets that arrived.
+    pub(super) octets_in: u64,
+    pub(super) octets_out: u64,
+    pub(super) packets_in: u64,
     /// Datagrams dropped because a receive buffer was full.
     pub(super) overflows: u64,
     /// Datagrams not sent because a send buffer was full.
@@ -37,12 +44,18 @@ impl Network {
     pub(super) fn of(pid: u32, route: Option<&mut Netlink>) -> Option<Network> {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}")).ok();
         let snmp = read("snmp")?;
-        let udp = |name: &str| named(&snmp, "Udp:", name);
+        let (six, more) = (read("snmp6").unwrap_or_default(), read("netstat").unwrap_or_default());
+        let udp = |name: &str| named(&snmp, "Udp:", name) + of_six(&six, "Udp6", name);
+        let ip = |name: &str| named(&more, "IpExt:", name) + of_six(&six, "Ip6", name);
         let tcp = |name: &str| named(&snmp, "Tcp:", name);
         let queue_drops = route.and_then(|route| queue_drops(route).ok()).unwrap_or(0);
         Some(Network {
+            at: now(),
             datagrams_in: udp("InDatagrams"),
             datagrams_out: udp("OutDatagrams"),
+            octets_in: ip("InOctets"),
+            octets_out: ip("OutOctets"),
+            packets_in: ECN.iter().map(|name| ip(name)).sum(),
             overflows: udp("RcvbufErrors"),
             refused: udp("SndbufErrors"),
             opened: tcp("ActiveOpens") + tcp("PassiveOpens"),
@@ -54,8 +67,12 @@ impl Network {
     pub(super) fn since(&self, first: &Network) -> Network {
         let change = |of: fn(&Network) -> u64| of(self).saturating_sub(of(first));
         Network {
+            at: self.at - first.at,
             datagrams_in: change(|n| n.datagrams_in),
             datagrams_out: change(|n| n.datagrams_out),
+            octets_in: change(|n| n.octets_in),
+            octets_out: change(|n| n.octets_out),
+            packets_in: change(|n| n.packets_in),
             overflows: change(|n| n.overflows),
             refused: change(|n| n.refused),
             opened: change(|n| n.opened),
@@ -63,6 +80,19 @@ impl Network {
             queue_drops: change(|n| n.queue_drops),
         }
     }
+}
+
+/// Packets that arrived, by what their header says of congestion; together all of them, each counted by itself
+/// where several travel as one.
+const ECN: [&str; 4] = ["InNoECTPkts", "InECT1Pkts", "InECT0Pkts", "InCEPkts"];
+
+/// A value of `/proc/net/snmp6`: a line for each.
+fn of_six(text: &str, prefix: &str, name: &str) -> u64 {
+    let of = |line: &str| {
+        let (key, value) = line.split_once(char::is_whitespace)?;
+        value.trim().parse().ok().filter(|_| key.strip_prefix(prefix) == Some(name))
+    };
+    text.lines().find_map(of).unwrap_or(0)
 }
 
 /// A value of `/proc/net/snmp`: a line of names, then one of values, with the same prefix.
@@ -189,6 +219,9 @@ mod tests {
         assert_eq!(named(text, "Udp:", "RcvbufErrors"), 3);
         assert_eq!(named(text, "Udp:", "absent"), 0);
         assert_eq!(named("Udp: A\n", "Udp:", "A"), 0);
+        let six = "Ip6InOctets   \t9\nUdp6InDatagrams 5\n";
+        assert_eq!((of_six(six, "Udp6", "InDatagrams"), of_six(six, "Ip6", "InOctets")), (5, 9));
+        assert_eq!(of_six(six, "Udp6", "Octets"), 0);
         let dev = "Inter-|\n face |\n lm0: 10 1 0 4 0 0 0 0 20 2 0 5 0 0 0 0\n";
         assert_eq!(interface_drops(dev), 9);
         assert_eq!(pressure("some avg10=0.00 total=42\nfull total=7\n"), 42);

@@ -3,6 +3,7 @@
 //! Shares are of the looks or of the time in which the connections were seen. Connections to the same
 //! host are one: their rates are added, their looks are counted together.
 
+use super::datagrams::Udp;
 use super::processes::State;
 use super::surroundings::{MachineChange, Network};
 use super::tally::{Connection, Looks, Thread};
@@ -100,6 +101,9 @@ pub struct Witnesses {
     pub datagrams: (f64, f64),
     /// Of the datagrams that arrived, the share dropped at a full buffer.
     pub overflowed: f64,
+    /// Its UDP sockets.
+    #[serde(default)]
+    pub udp: Udp,
     /// Packets dropped by interfaces, queueing disciplines and CPU backlogs.
     pub dropped: u64,
     /// The greatest share of its time that a CPU spent in softirqs (`/proc/stat`).
@@ -197,6 +201,7 @@ pub(super) struct Around {
     pub(super) names: f64,
     /// Looks at the program.
     pub(super) looks: u32,
+    pub(super) udp: Udp,
 }
 
 /// Of the host with most data; without a connection, of the program itself.
@@ -234,13 +239,16 @@ pub(super) fn of(
 
 fn surroundings(w: &mut Witnesses, around: &Around, elapsed: f64) {
     let (network, machine) = (around.network, around.machine);
-    let each_second = |count: u64| count as f64 / elapsed.max(EVERY);
+    // Of a program that has ended its namespace's counters were last read before.
+    let seconds = if network.at > 0.0 { network.at } else { elapsed };
+    let each_second = |count: u64| count as f64 / seconds.max(EVERY);
     w.opened = each_second(network.opened);
     w.datagrams = (each_second(network.datagrams_in), each_second(network.datagrams_out));
     let arrived = (network.datagrams_in + network.overflows).max(1) as f64;
     w.overflowed = network.overflows as f64 / arrived;
     w.dropped = network.interface_drops + network.queue_drops + machine.backlog_drops;
     w.program_looks = around.looks;
+    w.udp = around.udp;
     (w.softirq, w.idle, w.pressure) = (machine.softirq, machine.idle, machine.pressure);
 }
 

@@ -309,6 +309,27 @@ pub(super) fn overflow(w: &Witnesses) -> Advice {
     Advice::of(words).with(Cause::DatagramOverflow, HALF, w)
 }
 
+pub(super) fn slower(_: &Witnesses) -> Advice {
+    Advice::of("Send no faster than it takes (SO_TXTIME or fq's pacing), or use a faster link")
+}
+
+pub(super) fn profile_datagrams(_: &Witnesses) -> Advice {
+    Advice::of(
+        "Profile it, or divide it over two threads with a socket each (SO_REUSEPORT); what that \
+         brings, the other end decides",
+    )
+}
+
+/// Fewer calls for the same datagrams, unless they are few already.
+pub(super) fn batches(already: bool) -> Advice {
+    Advice::of(match already {
+        false => "Move several datagrams with each call (UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg)",
+        true => {
+            "Use a second thread with a socket of its own (several datagrams go with each call)"
+        }
+    })
+}
+
 pub(super) fn proxy(_: &Witnesses) -> Advice {
     Advice::of("Run `lastmeter why` on what passes the data on")
 }

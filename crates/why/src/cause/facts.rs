@@ -55,6 +55,8 @@ const SOFTIRQ: f64 = 0.7;
 pub(super) const DATAGRAMS: f64 = 20.0;
 /// The share of the datagrams that a full buffer dropped.
 const OVERFLOWED: f64 = 0.02;
+/// The share of the datagrams that a full queue on the way out dropped.
+const REFUSED: f64 = 0.005;
 /// Fewer acknowledgements than one for so many segments: some were lost or merged on the way.
 const ACKNOWLEDGED: f64 = 0.3;
 
@@ -179,6 +181,18 @@ test!(OVERFLOW, "datagrams were dropped at a full buffer", |w| {
 });
 test!(SENDS_DATAGRAMS, "it sends datagrams", |w| {
     Some(w.datagrams.1 >= DATAGRAMS && w.datagrams.1 > w.datagrams.0)
+});
+
+test!(OWN_DROPS, "its own sockets dropped datagrams", |w| {
+    let arrived = w.datagrams.0 * w.seconds + w.udp.dropped as f64;
+    Some(arrived >= DATAGRAMS && w.udp.dropped as f64 >= OVERFLOWED * arrived)
+});
+test!(GETS_DATAGRAMS, "it receives datagrams", |w| {
+    Some(w.datagrams.0 >= DATAGRAMS && w.datagrams.0 >= w.datagrams.1)
+});
+test!(OUT_FULL, "a queue on the way out was full", |w| {
+    let sent = (w.datagrams.1 * w.seconds).max(1.0);
+    Some(w.udp.blocked.max(w.send) >= SOME || w.dropped as f64 >= REFUSED * sent)
 });
 
 test!(QUIET, "no packets to speak of", |w| {

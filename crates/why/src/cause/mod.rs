@@ -7,6 +7,7 @@
 
 mod advice;
 mod both;
+mod datagrams;
 mod facts;
 mod gain;
 mod rows;
@@ -176,11 +177,7 @@ fn open(w: &Witnesses) -> (bool, String) {
     let elsewhere = |words: String| (true, words);
     match w {
         w if w.bytes < BYTES_MIN && w.datagrams.0.max(w.datagrams.1) >= DATAGRAMS => {
-            elsewhere(format!(
-                "{:.0} datagrams arrived and {:.0} left each second; none was dropped at this \
-                 host's buffers, so what limits them lies elsewhere.",
-                w.datagrams.0, w.datagrams.1
-            ))
+            datagrams::open(w)
         }
         w if w.bytes >= BYTES_MIN && w.looks < LOOKS_MIN => {
             (false, format!("Only {} looks at the connection: too few to tell.", w.looks))
@@ -294,6 +291,8 @@ pub fn joined(sender: Side<'_>, receiver: Side<'_>, clock: f64) -> Finding {
         (None, Some(_)) => receiver.clone(),
         (Some(a), Some(b)) if a == b => sender.clone(),
         (Some(Cause::ReceiverSlow), Some(_)) => receiver.clone(),
+        // Nothing tells the sender of datagrams that they are dropped, so it is always busy with something.
+        (Some(_), Some(Cause::DatagramOverflow)) => receiver.clone(),
         (Some(_), Some(_)) => Finding::undecided(format!(
             "The two sides disagree. {} {}",
             sender.words, receiver.words
@@ -342,6 +341,7 @@ pub fn name(cause: Cause) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lastmeter_live::observe::Udp;
 
     /// A sender whose thread waits for room on a path of 20 ms.
     fn blocked() -> Witnesses {
@@ -536,6 +536,34 @@ mod tests {
         assert_eq!(cause(none), Some(Cause::NoNetwork));
         let flood = Witnesses { datagrams: (5000.0, 0.0), overflowed: 0.5, sends: false, ..none };
         assert_eq!(cause(flood), Some(Cause::DatagramOverflow));
+    }
+
+    #[test]
+    fn of_datagrams_the_cpu_the_link_and_what_is_inside_the_program_are_told_apart() {
+        let none = Witnesses { bytes: 0, looks: 0, sends: false, send: 0.0, ..blocked() };
+        let sends = Witnesses { datagrams: (10.0, 9000.0), run: 0.9, ..none };
+        let of = |w: Witnesses| judge(&w);
+        let computes = of(Witnesses { user: Some(0.8), ..sends });
+        assert_eq!(computes.cause, Some(Cause::SenderComputes));
+        let moves = of(Witnesses { user: Some(0.2), ..sends });
+        assert_eq!(moves.cause, Some(Cause::SenderCpu));
+        assert!(moves.words.contains("UDP_SEGMENT"), "{}", moves.words);
+        let batched = Udp { per_call: Some((1.0, 8.0)), ..Udp::default() };
+        let moves = of(Witnesses { user: Some(0.2), udp: batched, ..sends });
+        assert!(!moves.words.contains("UDP_SEGMENT"), "{}", moves.words);
+        let full = Witnesses { run: 0.1, send: 0.8, dropped: 900, ..sends };
+        assert_eq!(of(full).cause, Some(Cause::LinkRate));
+        let receives = Witnesses { datagrams: (9000.0, 40.0), user: Some(0.9), ..sends };
+        assert_eq!(of(receives).cause, Some(Cause::ReceiverComputes));
+        assert_eq!(
+            of(Witnesses { overflowed: 0.3, ..receives }).cause,
+            Some(Cause::DatagramOverflow)
+        );
+        // It waits for what only it knows.
+        let udp = Udp { quic: true, ..Udp::default() };
+        let waits = of(Witnesses { run: 0.2, poll: 0.8, udp, ..sends });
+        assert_eq!((waits.cause, waits.elsewhere), (None, false));
+        assert!(waits.words.contains("inside the program"), "{}", waits.words);
     }
 
     #[test]

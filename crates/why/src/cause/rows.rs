@@ -2,6 +2,7 @@
 
 use super::Cause;
 use super::advice::{self, Advice};
+use super::datagrams;
 use super::facts::*;
 use lastmeter_ledger::figures::rate as in_words;
 use lastmeter_live::observe::Witnesses;
@@ -19,7 +20,7 @@ pub(super) struct Row {
     pub(super) advice: fn(&Witnesses) -> Advice,
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.0} % of the time", 100.0 * share)
 }
 
@@ -374,9 +375,23 @@ pub(super) const OTHER: &[Row] = &[
         advice: advice::overflow,
     },
     Row {
+        cause: Cause::DatagramOverflow,
+        needs: &[OWN_DROPS],
+        refuted_by: &[],
+        share: own_drops,
+        words: |w| {
+            format!(
+                "{:.0} % of the datagrams were dropped because the program reads too slowly: it {}",
+                100.0 * own_drops(w),
+                doing(w)
+            )
+        },
+        advice: advice::overflow,
+    },
+    Row {
         cause: Cause::SenderSleeps,
         needs: &[SENDS_DATAGRAMS, TIMER],
-        refuted_by: &[],
+        refuted_by: &[OUT_FULL, OWN_DROPS],
         share: |w| w.timer,
         words: |w| {
             let share = percent(w.timer);
@@ -384,6 +399,11 @@ pub(super) const OTHER: &[Row] = &[
         },
         advice: advice::sleep,
     },
+    datagrams::LINK,
+    datagrams::SENDER_COMPUTES,
+    datagrams::SENDER_CPU,
+    datagrams::RECEIVER_COMPUTES,
+    datagrams::RECEIVER_CPU,
     Row {
         cause: Cause::NoNetwork,
         needs: &[QUIET],
@@ -412,6 +432,12 @@ pub(super) const OTHER: &[Row] = &[
         advice: advice::own_core,
     },
 ];
+
+/// Of the datagrams that came for it, the share that its own sockets dropped.
+fn own_drops(w: &Witnesses) -> f64 {
+    let dropped = w.udp.dropped as f64;
+    dropped / (w.datagrams.0 * w.seconds + dropped).max(1.0)
+}
 
 /// What its busiest thread did most.
 fn doing(w: &Witnesses) -> String {

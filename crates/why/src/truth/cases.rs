@@ -236,11 +236,21 @@ pub const CASES: &[Case] = &[
         message: 2048,
         ..path(20 * s)
     }),
-    case("datagrams-unread", Cause::DatagramOverflow, |s| Play {
+    // Its sender sees that it computes as fast as it can, and nothing else.
+    Case {
+        from_sender: Some(Cause::SenderComputes),
+        ..case("datagrams-unread", Cause::DatagramOverflow, |s| Play {
+            pattern: Pattern::Udp,
+            message: 1000,
+            sender: sender(Work::Compute(50)),
+            receiver: sender(Work::Sleep(us(200, s))),
+            ..PLAIN
+        })
+    },
+    case("datagrams-compute", Cause::SenderComputes, |s| Play {
         pattern: Pattern::Udp,
         message: 1000,
-        sender: sender(Work::Compute(50)),
-        receiver: sender(Work::Sleep(us(200, s))),
+        sender: sender(Work::Compute(us(200, s))),
         ..PLAIN
     }),
     case("datagrams-sleep", Cause::SenderSleeps, |s| Play {
