@@ -1,8 +1,8 @@
 //! A program whose bytes go by UDP, as any other program: its own sockets, its calls, what several packets travel as,
 //! and what limits it; a QUIC program where there is one.
 //!
-//! QUIC needs a Python with aioquic: `python3 -m venv target/quic; target/quic/bin/pip install aioquic`, or
-//! `LASTMETER_QUIC` with the path of such a Python. Without it that test prints `SKIP:`.
+//! QUIC needs a Python with aioquic: the one that `scripts/test-python prepare` makes, or `LASTMETER_QUIC` with the path
+//! of another. Without it that test prints `SKIP:`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test")]
 
 #[path = "../../live/tests/attempts/mod.rs"]
@@ -102,11 +102,13 @@ fn unread() {
 const PROGRAM: &str = include_str!("quic.py");
 
 fn quic() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/quic/bin/python");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin/python");
     let python = std::env::var("LASTMETER_QUIC").unwrap_or(root.display().to_string());
     let has = Command::new(&python).args(["-c", "import aioquic"]).stderr(Stdio::null()).status();
     if !has.is_ok_and(|status| status.success()) {
-        println!("SKIP: no Python with aioquic: target/quic or LASTMETER_QUIC");
+        println!(
+            "SKIP: no Python with aioquic: run `scripts/test-python prepare`, or set LASTMETER_QUIC"
+        );
         return;
     }
     let ledger = ledger(&python, PROGRAM);
