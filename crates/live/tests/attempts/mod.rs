@@ -2,7 +2,7 @@
 //!
 //! A test whose [`in_time!`] fails at every attempt is reported as undecided if other programs kept the
 //! machine busy, and as failed on an idle machine. An attempt that says itself that others disturbed it
-//! ([`disturbed!`]) does not count. A wrong count or sum has nothing to do with time: it is an `assert!`,
+//! ([`disturbed!`]) does not count, nor one that is late while the hypervisor took time away. A wrong count or sum has nothing to do with time: it is an `assert!`,
 //! and fails in any case.
 
 #![allow(dead_code, reason = "some users of this module have other tests as well")]
@@ -17,6 +17,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// The machine is busy if other programs use this many CPUs.
 const BUSY: f64 = 0.5;
+
+/// The hypervisor disturbs if it takes this share of the time that would have been run.
+const STOLEN: f64 = 0.05;
 
 /// The panic of [`in_time!`].
 pub(crate) struct Late(pub(crate) String);
@@ -89,16 +92,29 @@ pub(crate) fn run_all(tests: &[(&str, fn())]) {
 
 /// Tries a test until it passes.
 pub(crate) fn attempt(test: impl Fn()) -> Outcome {
-    attempt_beside(test, others)
+    attempt_beside(test, others, ran)
 }
 
-/// `others` measures for a given time how many CPUs other programs use.
-fn attempt_beside(test: impl Fn(), others: impl Fn(Duration) -> f64) -> Outcome {
+/// `others` measures for a given time how many CPUs other programs use; `ran` is the time that all CPUs have run since
+/// they were started, and what the hypervisor took away.
+fn attempt_beside(
+    test: impl Fn(),
+    others: impl Fn(Duration) -> f64,
+    ran: impl Fn() -> (f64, f64),
+) -> Outcome {
     let mut last = (Kind::Disturbed, String::new());
     let (mut all_late, mut least_busy) = (true, f64::INFINITY);
     for number in 1..=ATTEMPTS {
+        let before = ran();
         let Err(panic) = catch_unwind(AssertUnwindSafe(&test)) else { return Outcome::Passed };
-        let (kind, words) = kind(&*panic);
+        let after = ran();
+        let (mut kind, mut words) = kind(&*panic);
+        let taken = after.1 - before.1;
+        let share = taken / (after.0 - before.0 + taken).max(1e-9);
+        if kind == Kind::Late && share >= STOLEN {
+            kind = Kind::Disturbed;
+            words += &format!("; the hypervisor took {:.0} % of the time", share * 100.0);
+        }
         let busy = others(PAUSE * number);
         println!("  attempt {number}: {words}");
         if kind != Kind::Disturbed {
@@ -139,20 +155,29 @@ fn kind(panic: &(dyn Any + Send)) -> (Kind, String) {
     (Kind::Wrong, words.unwrap_or("a panic without message").to_owned())
 }
 
+/// How many CPUs there are, and their ticks as user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)).
+fn ticks() -> (usize, [f64; 8]) {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    let cpus = text.lines().filter(|line| line.starts_with("cpu")).count() - 1;
+    let words = text.lines().next().unwrap().split_ascii_whitespace().skip(1).take(8);
+    let ticks: Vec<f64> = words.map(|word| word.parse().unwrap()).collect();
+    (cpus, ticks.try_into().unwrap())
+}
+
 /// CPUs that other programs and the hypervisor use while this program waits.
 fn others(wait: Duration) -> f64 {
-    // User, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)).
-    let read = || {
-        let text = std::fs::read_to_string("/proc/stat").unwrap();
-        let cpus = text.lines().filter(|line| line.starts_with("cpu")).count() - 1;
-        let ticks = text.lines().next().unwrap().split_ascii_whitespace().skip(1).take(8);
-        let ticks: Vec<f64> = ticks.map(|word| word.parse().unwrap()).collect();
-        (cpus as f64, ticks.iter().sum::<f64>(), ticks[3] + ticks[4])
-    };
-    let (cpus, all, idle) = read();
+    let (cpus, before) = ticks();
     std::thread::sleep(wait);
-    let (_, all_then, idle_then) = read();
-    cpus * (1.0 - (idle_then - idle) / (all_then - all).max(1.0))
+    let (_, after) = ticks();
+    let all: f64 = after.iter().sum::<f64>() - before.iter().sum::<f64>();
+    let idle = after[3] + after[4] - before[3] - before[4];
+    cpus as f64 * (1.0 - idle / all.max(1.0))
+}
+
+/// Ticks that all CPUs ran, and that the hypervisor took.
+fn ran() -> (f64, f64) {
+    let (_, [user, nice, system, _, _, irq, softirq, steal]) = ticks();
+    (user + nice + system + irq + softirq, steal)
 }
 
 /// The children of this process.
@@ -184,23 +209,42 @@ pub(crate) fn judges() {
     let (idle, busy) = (|_| 0.1, |_| 1.9);
     let late = || in_time!(1 + 1 == 3, "late by {} s", 2);
     let wrong = || assert_eq!(1 + 1, 3, "a wrong count");
-    assert_eq!(attempt_beside(|| (), idle), Outcome::Passed);
-    assert_eq!(attempt_beside(late, idle), Outcome::Failed("late by 2 s".to_owned()));
-    let Outcome::Undecided(words) = attempt_beside(late, busy) else { panic!("it was busy") };
+    let alone = || (1.0, 0.0);
+    assert_eq!(attempt_beside(|| (), idle, alone), Outcome::Passed);
+    assert_eq!(attempt_beside(late, idle, alone), Outcome::Failed("late by 2 s".to_owned()));
+    let Outcome::Undecided(words) = attempt_beside(late, busy, alone) else {
+        panic!("it was busy")
+    };
     assert!(words.contains("1.9 CPUs") && words.ends_with("late by 2 s"), "{words}");
-    assert!(matches!(attempt_beside(wrong, busy), Outcome::Failed(_)));
+    assert!(matches!(attempt_beside(wrong, busy, alone), Outcome::Failed(_)));
     // It says itself that it was disturbed, at each attempt or at all but one that was late or wrong.
     let disturbed = || {
         disturbed!("others took {}", 0.3);
     };
     let once = |test: fn()| {
         let number = std::cell::Cell::new(0);
-        attempt_beside(move || [test, disturbed][usize::from(number.replace(1) > 0)](), idle)
+        attempt_beside(move || [test, disturbed][usize::from(number.replace(1) > 0)](), idle, alone)
     };
-    assert_eq!(attempt_beside(disturbed, idle), Outcome::Undecided("others took 0.3".to_owned()));
+    assert_eq!(
+        attempt_beside(disturbed, idle, alone),
+        Outcome::Undecided("others took 0.3".to_owned())
+    );
     assert_eq!(once(late), Outcome::Failed("late by 2 s".to_owned()));
     assert!(matches!(once(wrong), Outcome::Failed(_)));
     // The machine was quiet at one attempt, which was late nevertheless.
     let quiet_once = |wait: Duration| if wait == PAUSE { 0.0 } else { 2.0 };
-    assert!(matches!(attempt_beside(late, quiet_once), Outcome::Failed(_)));
+    assert!(matches!(attempt_beside(late, quiet_once, alone), Outcome::Failed(_)));
+    // The hypervisor took 6 of 100 during each attempt, or 4.
+    let taking = |taken: f64| {
+        let calls = std::cell::Cell::new(0.0);
+        move || {
+            calls.set(calls.get() + 1.0);
+            (calls.get() * (100.0 - taken), calls.get() * taken)
+        }
+    };
+    let outcome = attempt_beside(late, idle, taking(6.0));
+    let words = "late by 2 s; the hypervisor took 6 % of the time";
+    assert_eq!(outcome, Outcome::Undecided(words.to_owned()));
+    assert!(matches!(attempt_beside(late, idle, taking(4.0)), Outcome::Failed(_)));
+    assert!(matches!(attempt_beside(wrong, idle, taking(6.0)), Outcome::Failed(_)));
 }
