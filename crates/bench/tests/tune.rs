@@ -7,7 +7,7 @@
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
 
-use attempts::in_time;
+use attempts::{disturbed, in_time};
 use lastmeter_base::Bytes;
 use lastmeter_bench::tune::measure;
 use lastmeter_live::site::Site;
@@ -32,12 +32,13 @@ const TESTS: &[(&str, fn())] = &[(
 fn e_28_the_tuner_finds_the_published_operating_point_on_real_sockets() {
     let found = measure("cim", true).unwrap();
     println!("{}", found.table());
-    for [here, model] in &found.points {
-        let ratio = here.throughput / model.throughput;
-        assert!(ratio < 1.01, "an adapter is never early: {here:?} {model:?}");
-        in_time!(ratio > 0.9, "{here:?} {model:?}");
+    let ratios: Vec<f64> =
+        found.points.iter().map(|[here, model]| here.throughput / model.throughput).collect();
+    assert!(ratios.iter().all(|ratio| *ratio < 1.01), "an adapter is never early: {ratios:?}");
+    if found.is_late() {
+        disturbed!("answers {} s late", found.late);
     }
-    in_time!(!found.is_late(), "answers {} s late", found.late);
+    in_time!(ratios.iter().all(|ratio| *ratio > 0.9), "{ratios:?}");
     let [here, model] = found.chosen().map(Option::unwrap);
     in_time!((here.point.len, here.point.depth) == (Bytes(2048), 2), "{here:?}");
     assert_eq!((model.point.len, model.point.depth), (Bytes(2048), 2), "{model:?}");
