@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import lastmeter as lm
+import lastmeter.media
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -27,7 +28,7 @@ def test_every_verb_of_the_program_has_its_function() -> None:
     assert {"run", "sweep", "repro", "why"} <= verbs
     functions = {"run": "load"}
     # Commands that serve until stopped, start the daemon, or are for a shell are started with `lm.command`.
-    servers = {"serve", "router", "disk", "display", "camera", "plugin"}
+    servers = {"serve", "router", "disk", "display", "camera", "audio", "plugin"}
     servers |= {"init", "completions", "man"}
     missing = {verb for verb in verbs - servers if not hasattr(lm, functions.get(verb, verb))}
     assert not missing, "each needs a function in python/lastmeter, its test, and its line in README"
