@@ -7,6 +7,12 @@ use crate::mpls;
 use lastmeter_base::Time;
 use std::net::Ipv4Addr;
 
+/// Whether an address can be that of the router next to this one at a port. Routers of a tunnel are neighbours, as its
+/// labels pass no others; so a stranger cannot have messages sent to hosts that it names as its hop.
+fn is_neighbour(port: u16, address: Ipv4Addr, ground: &mut dyn Ground) -> bool {
+    !ground.is_own(address) && ground.way(address) == Some((port, address))
+}
+
 impl Machine {
     pub(super) fn path(
         &mut self,
@@ -17,7 +23,7 @@ impl Machine {
     ) -> Option<()> {
         let (hop, sender, traffic) = (m.hop?, m.sender?, m.traffic?);
         let key = (m.session, sender);
-        if g.is_own(hop.address) || m.hops <= 1 || g.address(port).is_none() {
+        if m.hops <= 1 || g.address(port).is_none() || !is_neighbour(port, hop.address, g) {
             return None;
         }
         let before = Peer { port, hop };
@@ -95,6 +101,9 @@ impl Machine {
         let key = (m.session, sender);
         let from = Peer { port, hop };
         let Some(path) = self.paths.get_mut(&key) else {
+            if !is_neighbour(port, hop.address, g) {
+                return None;
+            }
             self.refuse(key, from, wanted, (fault::NO_PATH, 0), g);
             return Some(());
         };
