@@ -5,16 +5,17 @@
 //! listen    DESCRIBE, SETUP, PLAY; packets into a play-out of its own; TEARDOWN
 //! ```
 
+use super::outgoing::Outgoing;
 use super::playout::{Arrival, Conceal, Counts, Playout, Settings};
-use super::{block, packet, time, wall};
-use lastmeter_device::link::unpredictable;
+use super::{DATAGRAM_MAX, block, packet, time, wall};
 use lastmeter_device::rtsp::Ports;
-use lastmeter_wire::camera::text::{HEAD_MAX, response, server_port};
-use lastmeter_wire::rtp::{self, Packet, Report, SAMPLE_LEN, emit_samples, header};
+use lastmeter_wire::requests::{HEAD_MAX, response, server_port};
+use lastmeter_wire::rtp::{self, Packet, Report};
 use lastmeter_wire::sdp::{DYNAMIC, Sound};
 use lastmeter_wire::wav::Format;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Time that a device has to answer, and to send the first sound.
@@ -23,8 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ALIVE: Duration = Duration::from_secs(25);
 /// The most datagrams that are taken before what is due is played.
 const AT_ONCE: usize = 256;
-/// Time between two reports of when sound was taken.
-const REPORTS: Duration = Duration::from_secs(1);
 
 /// A session with a device.
 pub struct Client {
@@ -44,6 +43,8 @@ pub struct Client {
 pub struct Heard {
     /// Channels in turn.
     pub samples: Vec<i16>,
+    /// How long they last.
+    pub seconds: f64,
     /// What became of packets.
     pub counts: Counts,
     /// From when sound was taken until it was played, in seconds, on average.
@@ -164,33 +165,24 @@ impl Client {
     /// If the device cannot be reached.
     pub fn send(&mut self, samples: &[i16]) -> io::Result<u32> {
         let Format { rate, channels } = self.format;
-        let random = unpredictable().map_err(io::Error::other)?;
-        let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| random[at + byte]));
-        let (source, offset, first) = (word(0), word(4), word(8) as u16);
+        let mut outgoing = Outgoing::new(self.kind)?;
         let (began, clock, len) = (Instant::now(), wall(), packet(self.format));
-        let (mut packets, mut bytes, mut reported) = (0u32, 0u32, None::<Instant>);
+        let mut packets = 0;
         for (number, part) in samples.chunks(len).enumerate() {
             let frames = (number * len / usize::from(channels)) as u64;
             let due = began + time(frames, rate);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            let timestamp = offset.wrapping_add(frames as u32);
-            if reported.is_none_or(|last| last.elapsed() >= REPORTS) {
-                let clock = Report::clock_of(clock + time(frames, rate));
-                let report = Report { source, clock, timestamp, packets, bytes };
-                self.ports.reports.send_to(&report.emit(), self.ports.reports_to())?;
-                reported = Some(Instant::now());
+            if let Some(report) = outgoing.report(frames, clock + time(frames, rate)) {
+                self.ports.reports.send_to(&report, self.ports.reports_to())?;
             }
-            let sequence = first.wrapping_add(number as u16);
-            let mut whole = header(self.kind, number == 0, sequence, timestamp, source).to_vec();
-            emit_samples(part, &mut whole);
-            self.ports.data.send_to(&whole, self.ports.to)?;
+            self.ports.data.send_to(&outgoing.packet(frames, part), self.ports.to)?;
+            outgoing.sent(part.len());
             packets += 1;
-            bytes = bytes.wrapping_add((part.len() * SAMPLE_LEN) as u32);
         }
         Ok(packets)
     }
 
-    /// Hears so long, from the first sound on, through a play-out of its own.
+    /// Hears so long, from the first sound on, through a play-out of its own, or until it is told to end.
     ///
     /// # Errors
     /// If no sound comes.
@@ -199,6 +191,7 @@ impl Client {
         length: Duration,
         delay: Duration,
         conceal: Conceal,
+        ended: &AtomicBool,
     ) -> io::Result<Heard> {
         let Format { rate, channels } = self.format;
         let settings = Settings { rate, channels, delay, conceal };
@@ -209,7 +202,7 @@ impl Client {
         let (began, mut count, mut alive) = (Instant::now(), 0u64, Instant::now());
         let (mut played, mut delay, mut network) = (0u64, 0.0, 0.0);
         self.ports.reports.set_nonblocking(true)?;
-        while samples.len() < wanted {
+        while samples.len() < wanted && !ended.load(Relaxed) {
             // First what has come: this thread may be late itself.
             self.ports.data.set_nonblocking(true)?;
             let mut room = AT_ONCE;
@@ -244,11 +237,12 @@ impl Client {
         }
         let mean = |sum: f64| sum / played.max(1) as f64;
         let (delay, network, is_whole) = (mean(delay), mean(network), playout.is_whole);
-        Ok(Heard { samples, counts: playout.counts, delay, network, is_whole })
+        let seconds = samples.len() as f64 / f64::from(rate) / f64::from(channels);
+        Ok(Heard { samples, seconds, counts: playout.counts, delay, network, is_whole })
     }
     /// Takes a report, and a datagram, if one comes in time; whether one came.
     fn take(&self, playout: &mut Playout, began: Instant) -> io::Result<bool> {
-        let mut bytes = [0; 9216];
+        let mut bytes = [0; DATAGRAM_MAX];
         let mut next = |socket: &UdpSocket| match socket.recv_from(&mut bytes) {
             Ok((len, from)) if from.ip() == self.ports.to.ip() => Ok(Some(bytes[..len].to_vec())),
             Ok(_) => Ok(None),

@@ -11,6 +11,7 @@
 pub mod client;
 mod gate;
 mod microphone;
+mod outgoing;
 pub mod playout;
 pub mod server;
 mod session;
@@ -58,6 +59,10 @@ mod said {
 
 /// Bytes of an RTP packet: an Ethernet frame's without fragments.
 const PACKET: usize = 1400;
+/// The longest datagram that is taken.
+const DATAGRAM_MAX: usize = 9216;
+/// The longest file of sound that is played or sent.
+pub const FILE_MAX: usize = 256 << 20;
 /// Blocks in a second.
 const BLOCKS: u32 = 100;
 

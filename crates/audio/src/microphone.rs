@@ -8,7 +8,7 @@
 //! ```
 
 use super::sink::{words, working};
-use super::{Audio, block, said, time, wall};
+use super::{Audio, FILE_MAX, block, said, time, wall};
 use lastmeter_linux::files;
 use lastmeter_wire::wav::{self, Format};
 use std::io::Read;
@@ -18,8 +18,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// The longest WAV file.
-pub(crate) const FILE_MAX: usize = 256 << 20;
 /// Blocks that wait for a listener: half a second.
 const QUEUE: usize = 50;
 /// How often a device without listeners looks whether it should end.

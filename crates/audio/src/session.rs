@@ -10,13 +10,14 @@
 
 use super::gate::Gate;
 use super::microphone::Block;
+use super::outgoing::Outgoing;
 use super::playout::Arrival;
 use super::speaker::Stream;
-use super::{Audio, packet, said, wall};
+use super::{Audio, DATAGRAM_MAX, packet, said, wall};
 use lastmeter_device::access::ANYONE;
 use lastmeter_device::rtsp::{Link, Ports, SILENCE, Talk, Way, interleaved};
-use lastmeter_wire::camera::text::Request;
-use lastmeter_wire::rtp::{self, Packet, Report, SAMPLE_LEN, emit_samples, header};
+use lastmeter_wire::requests::Request;
+use lastmeter_wire::rtp::{self, Packet, Report};
 use lastmeter_wire::sdp::Sound;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -28,10 +29,6 @@ use std::time::{Duration, Instant};
 
 /// How often a thread looks whether its session is over.
 const LOOK: Duration = Duration::from_millis(100);
-/// Time between two reports of when sound was taken.
-const REPORTS: Duration = Duration::from_secs(1);
-/// The longest datagram.
-const DATAGRAM_MAX: usize = 9216;
 /// The most datagrams that are taken after a session's end.
 const REST_MAX: usize = 256;
 const METHODS: &str =
@@ -415,11 +412,8 @@ impl Voice<'_> {
         };
         let mut gate = Gate::new(audio, client, from, to).map_err(io::Error::other)?;
         let (queue, kind) = (audio.microphone.listen(), audio.sound().kind);
-        let random = lastmeter_device::link::unpredictable().map_err(io::Error::other)?;
-        let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| random[at + byte]));
-        let (source, offset, mut sequence) = (word(0), word(4), word(8) as u16);
+        let mut outgoing = Outgoing::new(kind)?;
         let (channels, most) = (usize::from(audio.format.channels), packet(audio.format));
-        let (mut packets, mut bytes, mut reported) = (0u32, 0u32, None::<Instant>);
         while !ended.load(Relaxed) {
             let block: Arc<Block> = match queue.recv_timeout(LOOK) {
                 Ok(block) => block,
@@ -428,32 +422,23 @@ impl Voice<'_> {
                     return Err(io::Error::other("the microphone gives no more sound"));
                 }
             };
-            let first = offset.wrapping_add(block.position as u32);
-            if reported.is_none_or(|last| last.elapsed() >= REPORTS) {
-                let clock = Report::clock_of(block.wall);
-                let report = Report { source, clock, timestamp: first, packets, bytes };
-                self.send(true, &report.emit())?;
-                reported = Some(Instant::now());
+            if let Some(report) = outgoing.report(block.position, block.wall) {
+                self.send(true, &report)?;
             }
             for (number, part) in block.samples.chunks(most).enumerate() {
                 let mut lap = audio.said.begin_at(Some(block.taken));
                 lap.served(said::CAPTURE);
-                let timestamp = first.wrapping_add((number * most / channels) as u32);
-                // The marker begins what comes after silence (RFC 3551, section 4.1).
-                let mut whole = header(kind, packets == 0, sequence, timestamp, source).to_vec();
-                emit_samples(part, &mut whole);
+                let frame = block.position + (number * most / channels) as u64;
+                let mut whole = outgoing.packet(frame, part);
                 let passes = gate.pass(&mut whole);
                 lap.served(said::POLICY);
-                sequence = sequence.wrapping_add(1);
                 if let Err(name) = passes {
                     audio.said.refuse(&name);
                     continue;
                 }
                 self.send(false, &whole)?;
                 lap.served(said::NETWORK);
-                let len = part.len() * SAMPLE_LEN;
-                audio.said.end(lap, len as u64);
-                (packets, bytes) = (packets.wrapping_add(1), bytes.wrapping_add(len as u32));
+                audio.said.end(lap, outgoing.sent(part.len()));
             }
         }
         Ok(())

@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Frames of a packet and of a block: 10 ms.
@@ -297,7 +298,7 @@ fn a_device_plays_and_hears_over_loopback() {
     let counts = &streams["clients"]["owner"];
     let heard = wav::parse(&std::fs::read(folder.path().join("heard.wav")).unwrap()).unwrap().1;
     let mut client = Client::listen(server.address, "the-owners-secret").unwrap();
-    let said = client.hear(ms(300), ms(500), Conceal::Silence).unwrap();
+    let said = client.hear(ms(300), ms(500), Conceal::Silence, &AtomicBool::new(false)).unwrap();
     assert_eq!((client.format, said.samples.len()), (format, 2 * 14_400));
     assert!(said.is_whole && said.delay >= 0.5, "{said:?}");
     client.close().unwrap();
@@ -393,7 +394,7 @@ fn programs_are_ends_of_it() {
         std::thread::sleep(ms(20));
     };
     let mut client = Client::listen(server.address, "").unwrap();
-    let said = client.hear(ms(300), ms(500), Conceal::Silence).unwrap();
+    let said = client.hear(ms(300), ms(500), Conceal::Silence, &AtomicBool::new(false)).unwrap();
     let streams = server.audio.streams();
     if streams["clients"]["anyone"]["concealed"] != 0 || said.counts.concealed != 0 {
         println!("UNDECIDED: a busy machine was late: {streams} {:?}", said.counts);

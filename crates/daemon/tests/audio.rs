@@ -7,7 +7,7 @@ use super::attempts::in_time;
 use super::camera::{tried, until};
 use super::router::ip;
 use super::{PROGRAM, has, said};
-use lastmeter_wire::camera::text::{response, server_port};
+use lastmeter_wire::requests::{response, server_port};
 use lastmeter_wire::rtp::{emit_samples, header};
 use lastmeter_wire::sdp::{DYNAMIC, Sound};
 use lastmeter_wire::wav::{self, Format};
@@ -186,6 +186,29 @@ fn n_01_a_microphone_is_open_while_somebody_listens() {
         let sdp = said(&audio(folder, &["show", "audio.toml", "sdp"]), 0);
         assert!(sdp.contains("a=rtpmap:97 L16/48000/1"), "{sdp}");
     });
+}
+
+#[test]
+fn n_01_a_recording_that_is_interrupted_keeps_what_was_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let running = start(folder, CLIENTS);
+    let record = ["record", &running.address, "--token", OWNER, "--seconds", "500", "--json"];
+    let mut command = Command::new(PROGRAM);
+    command.arg("audio").args(record).args(["--out", "said.wav"]).current_dir(folder);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    until("it hears", || show(folder, "clients")["listeners"] == 1);
+    // It plays from 60 ms after the first packet on.
+    std::thread::sleep(Duration::from_secs(1));
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (seconds, samples) =
+        (told["seconds"].as_f64().unwrap(), read_wav(&folder.join("said.wav")));
+    assert!(seconds > 0.0 && seconds < 400.0, "{told}");
+    assert_eq!(samples.len(), (seconds * 48_000.0).round() as usize);
 }
 
 /// A client that a test leads packet by packet.

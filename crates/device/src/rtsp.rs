@@ -1,7 +1,7 @@
 //! RTSP (RFC 2326) as the devices of this crate speak it: a client's requests in order, their answers, and how its RTP
 //! travels: between them, or over UDP.
 
-use lastmeter_wire::camera::text::{HEAD_MAX, Item, Request, Transport, parse};
+use lastmeter_wire::requests::{HEAD_MAX, Item, Request, Transport, parse};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;

@@ -26,6 +26,7 @@ pub mod myrinet;
 pub mod nbd;
 pub mod netlink;
 pub mod print;
+pub mod requests;
 pub mod rfb;
 pub mod routes;
 pub mod rtp;

@@ -3,8 +3,8 @@
 use lastmeter_wire::camera::cells::{self, Cells};
 use lastmeter_wire::camera::h264::{self, NALS_MAX};
 use lastmeter_wire::camera::rtp::{Payload, Scan};
-use lastmeter_wire::camera::text::{FIELDS_MAX, HEAD_MAX, Item, Transport, parse};
 use lastmeter_wire::camera::{Carrier, Code, Command, Fared, Format, Piece, Region, Shape, Status};
+use lastmeter_wire::requests::{FIELDS_MAX, HEAD_MAX, Item, Transport, parse};
 use proptest::prelude::*;
 
 fn command() -> impl Strategy<Value = Command> {

@@ -1,6 +1,7 @@
 //! Clients on the command line: one that plays a file, one that records.
 
 use crate::{Complaint, Report};
+use lastmeter_audio::FILE_MAX;
 use lastmeter_audio::client::Client;
 use lastmeter_audio::playout::Conceal;
 use lastmeter_audio::server::delay;
@@ -11,8 +12,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest WAV file that is played.
-const FILE_MAX: usize = 256 << 20;
 /// The longest recording, in seconds.
 const SECONDS_MAX: f64 = 600.0;
 
@@ -86,7 +85,10 @@ pub(crate) fn record(arguments: &Record) -> Result<Report, Complaint> {
         Client::listen(device.address, &device.token).map_err(|error| device.place(error))?;
     let format = client.format;
     let length = Duration::from_secs_f64(*seconds);
-    let heard = client.hear(length, *delay, conceal).map_err(|error| device.place(error))?;
+    // Ctrl-C ends a recording early: what was heard is kept.
+    let ended = crate::signals()?;
+    let heard = client.hear(length, *delay, conceal, &ended);
+    let heard = heard.map_err(|error| device.place(error))?;
     // It has what was asked for, even if the device is gone.
     let _ = client.close();
     if let Some(path) = out {
@@ -99,8 +101,9 @@ pub(crate) fn record(arguments: &Record) -> Result<Report, Complaint> {
     let (counts, loudest) = (heard.counts, heard.samples.iter().map(|it| it.unsigned_abs()).max());
     let since = if heard.is_whole { "mouth to ear" } else { "beyond the fastest packet" };
     let text = format!(
-        "heard {seconds:.2} s of L16/{}/{}: {} packets, {} lost, {} late, {:.1} ms concealed; \
+        "heard {:.2} s of L16/{}/{}: {} packets, {} lost, {} late, {:.1} ms concealed; \
          {since} {:.1} ms, of which {:.1} ms network\n",
+        heard.seconds,
         format.rate,
         format.channels,
         counts.packets,
@@ -111,7 +114,7 @@ pub(crate) fn record(arguments: &Record) -> Result<Report, Complaint> {
         heard.network * 1e3,
     );
     let json = json!({
-        "seconds": seconds, "rate": format.rate, "channels": format.channels,
+        "seconds": heard.seconds, "rate": format.rate, "channels": format.channels,
         "packets": counts.packets, "lost": counts.lost, "late": counts.late,
         "concealed": counts.concealed, "delay": heard.delay, "network": heard.network,
         "whole": heard.is_whole, "loudest": loudest, "drift_ppm": counts.drift(),

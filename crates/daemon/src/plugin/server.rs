@@ -7,7 +7,7 @@ use crate::{Complaint, Report, print};
 use lastmeter_linux::files::read_regular;
 use lastmeter_plugin::host::MODULE_LEN_MAX;
 use lastmeter_plugin::index::{INDEX_LEN_MAX, Version, is_name, path};
-use lastmeter_wire::camera::text::{HEAD_MAX, Item, parse};
+use lastmeter_wire::requests::{HEAD_MAX, Item, parse};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -11,8 +11,8 @@
 use super::gate::{Camera, Gate, stage};
 use super::pace::{Next, Pace};
 use crate::access::ANYONE;
-use lastmeter_wire::camera::text::Request;
 use lastmeter_wire::camera::{Code, Command, Format, Region};
+use lastmeter_wire::requests::Request;
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::Relaxed;

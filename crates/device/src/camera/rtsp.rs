@@ -17,7 +17,7 @@ use crate::rtsp::{Link, Talk, Way, converse, interleaved};
 use lastmeter_wire::camera::Command;
 use lastmeter_wire::camera::h264;
 use lastmeter_wire::camera::rtp::{CLOCK, JPEG, RTP_LEN, Scan, header};
-use lastmeter_wire::camera::text::Request;
+use lastmeter_wire::requests::Request;
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

@@ -38,7 +38,7 @@ use crate::transfer;
 use lastmeter_plugin::Kind;
 use lastmeter_plugin::host::Host;
 use lastmeter_plugin::setting::Setting;
-use lastmeter_wire::camera::text::{Item, parse};
+use lastmeter_wire::requests::{Item, parse};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -12,7 +12,7 @@ use super::transport::Link;
 use super::welcome::PATIENCE;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use lastmeter_wire::camera::text::{Item, Request, parse};
+use lastmeter_wire::requests::{Item, Request, parse};
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Instant;

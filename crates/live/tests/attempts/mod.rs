@@ -2,8 +2,8 @@
 //!
 //! A test whose [`in_time!`] fails at every attempt is reported as undecided if other programs kept the
 //! machine busy, and as failed on an idle machine. An attempt that says itself that others disturbed it
-//! ([`disturbed!`]) does not count, nor one that is late while the hypervisor took time away. A wrong count or sum has nothing to do with time: it is an `assert!`,
-//! and fails in any case.
+//! ([`disturbed!`]) does not count, nor one that is late while the hypervisor took time away. A wrong count or
+//! sum has nothing to do with time: it is an `assert!`, and fails in any case.
 
 #![allow(dead_code, reason = "some users of this module have other tests as well")]
 

@@ -5,7 +5,7 @@ use super::{Computed, Setting, Value, row};
 use crate::Error;
 use lastmeter_base::{Bytes, Duration, PerByte, Time};
 use lastmeter_host::adapter::description::{Description, Discipline};
-use lastmeter_host::adapter::operating::{choose, grid, modelled};
+use lastmeter_host::adapter::operating::{FLAT, choose, grid, modelled};
 use lastmeter_host::adapter::pipeline::run;
 use lastmeter_host::adapter::transmitter::{Order, Transmitter, Variation, What};
 use lastmeter_lab::library::Builtin;
@@ -18,8 +18,7 @@ const PACKETS: usize = 6_000;
 const HEADERS: Bytes = Bytes(64);
 /// Bytes of a word in Table 3.1.
 const WORD: u64 = 4;
-/// Our thresholds for §3.3.1's "roughly constant" and "no further increase".
-const FLAT: f64 = 1.5;
+/// Our threshold for §3.3.1's "no further increase"; that for "roughly constant" is the tuner's.
 const NO_GAIN: f64 = 0.15;
 /// Our threshold for §5.1.3.3's "virtually unchanged".
 const UNCHANGED: f64 = 0.25;

@@ -30,7 +30,6 @@
 pub mod cells;
 pub mod h264;
 pub mod rtp;
-pub mod text;
 
 use crate::aal::vidboard::sum32;
 use crate::error::{Error, fit, split};

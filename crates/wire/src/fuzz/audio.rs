@@ -1,6 +1,6 @@
 //! Sound's formats: RTP with its reports, WAV files, descriptions, and what devices answer.
 
-use crate::{camera, rtp, sdp, wav};
+use crate::{requests, rtp, sdp, wav};
 
 /// RTP: what is left of a packet was in it; a header without extras and a report come back as they were.
 pub fn fuzz_rtp(input: &[u8]) {
@@ -44,8 +44,8 @@ pub fn fuzz_sdp(input: &[u8]) {
 
 /// Answers of RTSP: none is longer than what came.
 pub fn fuzz_rtsp_answer(input: &[u8]) {
-    if let Ok(Some((answer, len))) = camera::text::response(input) {
-        assert!(len <= input.len() && answer.body.len() <= camera::text::BODY_MAX);
-        answer.header("transport").map(camera::text::server_port);
+    if let Ok(Some((answer, len))) = requests::response(input) {
+        assert!(len <= input.len() && answer.body.len() <= requests::BODY_MAX);
+        answer.header("transport").map(requests::server_port);
     }
 }

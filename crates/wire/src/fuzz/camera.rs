@@ -1,6 +1,6 @@
 //! The camera's formats, and the names by which it is found.
 
-use crate::{camera, dns};
+use crate::{camera, dns, requests};
 
 /// A camera's commands and pieces: what parses is emitted as it was.
 pub fn fuzz_camera(input: &[u8]) {
@@ -78,9 +78,9 @@ pub fn fuzz_camera_rtp(input: &[u8]) {
 
 /// Requests in text: none is longer than what came.
 pub fn fuzz_camera_text(input: &[u8]) {
-    if let Ok(Some((item, len))) = camera::text::parse(input) {
+    if let Ok(Some((item, len))) = requests::parse(input) {
         assert!(len <= input.len() && len > 0);
-        let camera::text::Item::Request(request) = item else { return };
-        request.header("transport").map(camera::text::Transport::choose);
+        let requests::Item::Request(request) = item else { return };
+        request.header("transport").map(requests::Transport::choose);
     }
 }

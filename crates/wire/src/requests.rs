@@ -2,7 +2,7 @@
 //! transports.
 //!
 //! ```
-//! use lastmeter_wire::camera::text::{Item, parse};
+//! use lastmeter_wire::requests::{Item, parse};
 //! let bytes = b"DESCRIBE rtsp://host/camera RTSP/1.0\r\nCSeq: 2\r\n\r\n";
 //! let Some((Item::Request(request), len)) = parse(bytes)? else { panic!("it is complete") };
 //! assert_eq!((request.method, request.header("cseq")), ("DESCRIBE", Some("2")));
