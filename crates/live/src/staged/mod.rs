@@ -234,6 +234,11 @@ impl Running {
         Ok(seen)
     }
 
+    /// Lets it run for a while that nobody looks at.
+    pub fn settle(&self, time: std::time::Duration) {
+        std::thread::sleep(time);
+    }
+
     /// Takes the quota of its control group away.
     ///
     /// # Errors
