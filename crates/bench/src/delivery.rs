@@ -37,12 +37,12 @@ pub(crate) const ALL: &[(&str, Bench)] = &[
     ("delivery/xdp", |setting| bench(setting, Way::Xdp)),
 ];
 
-/// Bytes of data in a frame.
-const LEN: usize = 1400;
+/// Bytes of data in a frame, and at most.
+pub(crate) const LEN: usize = 1400;
 /// Frames on the way, except TCP's, and sent by one call.
 const WINDOW: u32 = 32;
-const FRAMES: u32 = 20_000;
-const FRAMES_QUICK: u32 = 3_000;
+pub(crate) const FRAMES: u32 = 20_000;
+pub(crate) const FRAMES_QUICK: u32 = 3_000;
 const TURNS: usize = 3;
 /// Types for local experiments (IEEE 802-2014 §9.2.4): of data and acknowledgements, and of what nobody takes.
 const NATIVE: u16 = 0x88b5;
@@ -56,7 +56,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Where data are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Way {
+pub(crate) enum Way {
     /// Nowhere: the frames end at the interface.
     Nobody,
     Packet,
@@ -80,6 +80,8 @@ impl Way {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Job {
     way: Way,
+    /// Bytes of data in a frame.
+    len: usize,
     frames: u32,
     core: usize,
 }
@@ -99,9 +101,9 @@ fn pattern() -> Vec<u8> {
 }
 
 /// The data of a frame.
-fn data(pattern: &[u8], number: u32) -> &[u8] {
+fn data(pattern: &[u8], number: u32, len: usize) -> &[u8] {
     let from = number as usize % PERIOD;
-    &pattern[from..from + LEN]
+    &pattern[from..from + len]
 }
 
 struct Receiving;
@@ -163,7 +165,8 @@ fn native(
             if header[12..] != NATIVE.to_be_bytes() {
                 return;
             }
-            right += if payload == data(&pattern, next) { LEN as u64 } else { 0 };
+            let expected = data(&pattern, next, job.len);
+            right += if payload == expected { job.len as u64 } else { 0 };
             next += 1;
             if next % WINDOW == 0 || next == job.frames {
                 from = Some([header[6..12].to_vec(), header[..6].to_vec()].concat());
@@ -191,7 +194,8 @@ fn datagrams(socket: &UdpSocket, job: &Job) -> io::Result<Got> {
     let (mut next, mut right) = (0, 0);
     while next < job.frames {
         let (len, sender) = socket.recv_from(&mut buffer)?;
-        right += if buffer[..len] == *data(&pattern, next) { LEN as u64 } else { 0 };
+        let expected = data(&pattern, next, job.len);
+        right += if buffer[..len] == *expected { job.len as u64 } else { 0 };
         next += 1;
         if next % WINDOW == 0 || next == job.frames {
             socket.send_to(&next.to_be_bytes(), sender)?;
@@ -204,8 +208,9 @@ fn stream(listener: &TcpListener, job: &Job) -> io::Result<Got> {
     let (mut connection, _) = listener.accept()?;
     connection.set_read_timeout(Some(PATIENCE))?;
     let (began, pattern) = (thread_cpu(), pattern());
-    let (mut buffer, mut right) = (vec![0; WINDOW as usize * LEN], 0);
-    let all = u64::from(job.frames) * LEN as u64;
+    let unit = job.len;
+    let (mut buffer, mut right) = (vec![0; WINDOW as usize * unit], 0);
+    let all = u64::from(job.frames) * unit as u64;
     let mut read = 0;
     while read < all {
         let len = connection.read(&mut buffer)?;
@@ -214,9 +219,9 @@ fn stream(listener: &TcpListener, job: &Job) -> io::Result<Got> {
         }
         let mut rest = &buffer[..len];
         while !rest.is_empty() {
-            let (number, at) = (read / LEN as u64, (read % LEN as u64) as usize);
-            let (piece, others) = rest.split_at(rest.len().min(LEN - at));
-            let expected = &data(&pattern, number as u32)[at..at + piece.len()];
+            let (number, at) = (read / unit as u64, (read % unit as u64) as usize);
+            let (piece, others) = rest.split_at(rest.len().min(unit - at));
+            let expected = &data(&pattern, number as u32, unit)[at..at + piece.len()];
             right += if piece == expected { piece.len() as u64 } else { 0 };
             read += piece.len() as u64;
             rest = others;
@@ -227,12 +232,12 @@ fn stream(listener: &TcpListener, job: &Job) -> io::Result<Got> {
 
 /// Sends frames of a type or datagrams, a window at a time, and waits until each is acknowledged, if it is; CPU seconds
 /// of the calls that send.
-fn windows(far: &mut Far, way: Way, frames: u32) -> Result<f64, Complaint> {
+fn windows(far: &mut Far, way: Way, len: usize, frames: u32) -> Result<f64, Complaint> {
     let (pattern, mut spent, mut sent) = (pattern(), 0.0, 0);
     while sent < frames {
         let until = frames.min(sent + WINDOW);
         let batch = (sent..until).map(|number| {
-            let data = data(&pattern, number);
+            let data = data(&pattern, number, len);
             match way {
                 Way::Udp => far.datagram(PORT, data),
                 Way::Packet | Way::Xdp => far.framed(NATIVE, data),
@@ -262,15 +267,15 @@ fn windows(far: &mut Far, way: Way, frames: u32) -> Result<f64, Complaint> {
 }
 
 /// The same as a stream of the models' TCP.
-fn segments(far: &mut Far, frames: u32) -> Result<f64, Complaint> {
+fn segments(far: &mut Far, len: usize, frames: u32) -> Result<f64, Complaint> {
     let config = Config {
-        mss: LEN as u16,
+        mss: len as u16,
         timestamps: false,
         initial_window: WINDOW,
         content: true,
         ..Config::modern()
     };
-    let (ports, all) = ((PORT, PORT), u64::from(frames) * LEN as u64);
+    let (ports, all) = ((PORT, PORT), u64::from(frames) * len as u64);
     let mut tcp = Connection::connect(Time::START, config, 1);
     let (pattern, mut spent, mut number) = (pattern(), 0.0, 0);
     let epoch = Epoch::start();
@@ -280,8 +285,8 @@ fn segments(far: &mut Far, frames: u32) -> Result<f64, Complaint> {
         if tcp.ready_at().is_some_and(|due| due <= now) {
             tcp.expire(now);
         }
-        while number < frames && tcp.writable() >= LEN as u64 {
-            tcp.write(data(&pattern, number));
+        while number < frames && tcp.writable() >= len as u64 {
+            tcp.write(data(&pattern, number, len));
             number += 1;
         }
         let mut batch = Vec::new();
@@ -304,15 +309,15 @@ fn segments(far: &mut Far, frames: u32) -> Result<f64, Complaint> {
 }
 
 /// CPU seconds of the sending calls, and what the program got.
-fn deliver(way: Way, frames: u32) -> Result<(f64, Got), Complaint> {
+fn deliver(way: Way, len: usize, frames: u32) -> Result<(f64, Got), Complaint> {
     let core = cores::allowed()?.last().copied().unwrap_or(0);
     let mut far = Far::by_wire()?;
-    far.site.begin::<Receiving>(0, &Job { way, frames, core })?;
+    far.site.begin::<Receiving>(0, &Job { way, len, frames, core })?;
     let mut complaint = None;
     let spent = cores::pinned(core, || {
         let sent = match way {
-            Way::Tcp => segments(&mut far, frames),
-            _ => windows(&mut far, way, frames),
+            Way::Tcp => segments(&mut far, len, frames),
+            _ => windows(&mut far, way, len, frames),
         };
         Ok(sent.map_err(|wrong| complaint = Some(wrong)).unwrap_or(0.0))
     })?;
@@ -325,30 +330,64 @@ fn deliver(way: Way, frames: u32) -> Result<(f64, Got), Complaint> {
     Ok((spent, far.site.report::<Receiving>(0)?))
 }
 
+/// CPU seconds that a frame takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// From the interface to the socket.
+    pub(crate) kernel: f64,
+    /// In the program.
+    pub(crate) program: f64,
+}
+
+impl Cost {
+    pub(crate) fn sum(self) -> f64 {
+        self.kernel + self.program
+    }
+}
+
+/// What a frame costs with so many bytes of data, each number of them in turn: the best of a few turns.
+pub(crate) fn costs<const N: usize>(
+    way: Way,
+    lens: [usize; N],
+    frames: u32,
+) -> Result<[Cost; N], Complaint> {
+    let mut best = [[f64::INFINITY; 3]; N];
+    for _ in 0..TURNS {
+        for (len, [nobody, sending, program]) in lens.into_iter().zip(&mut best) {
+            *nobody = nobody.min(deliver(Way::Nobody, len, frames)?.0);
+            let (spent, got) = deliver(way, len, frames)?;
+            let all = u64::from(frames) * len as u64;
+            if got.bytes != all {
+                let found = format!("{way:?}: of {all} B the program got {} as sent", got.bytes);
+                return Err(Complaint(found));
+            }
+            (*sending, *program) = (sending.min(spent), program.min(got.cpu));
+        }
+    }
+    let each = |seconds: f64| seconds / f64::from(frames);
+    Ok(best.map(|[nobody, sending, program]| Cost {
+        kernel: each((sending - nobody).max(0.0)),
+        program: each(program),
+    }))
+}
+
+/// Words for a note, where others use the machine.
+pub(crate) fn busy() -> Result<&'static str, Complaint> {
+    Ok(if load::others(LOOK)?.is_busy() { "; BUSY machine" } else { "" })
+}
+
 fn bench(setting: &Setting, way: Way) -> Result<Measurement, Complaint> {
     let frames = if setting.quick { FRAMES_QUICK } else { FRAMES };
-    let busy = if load::others(LOOK)?.is_busy() { "; BUSY machine" } else { "" };
-    let all = u64::from(frames) * LEN as u64;
-    let [mut nobody, mut sending, mut program] = [f64::INFINITY; 3];
-    for _ in 0..TURNS {
-        nobody = nobody.min(deliver(Way::Nobody, frames)?.0);
-        let (spent, got) = deliver(way, frames)?;
-        if got.bytes != all {
-            let found = format!("{way:?}: of {all} B the program got {} as sent", got.bytes);
-            return Err(Complaint(found));
-        }
-        (sending, program) = (sending.min(spent), program.min(got.cpu));
-    }
-    let each = |seconds: f64| seconds / f64::from(frames) * 1e6;
-    let kernel = (sending - nobody).max(0.0);
+    let busy = busy()?;
+    let [cost] = costs(way, [LEN], frames)?;
     let note = format!(
-        "{}, {LEN} B a frame, {all} B as sent: CPU time from the interface to the socket {:.2} us, \
+        "{}, {LEN} B a frame, {} B as sent: CPU time from the interface to the socket {:.2} us, \
          in the program {:.2} us{busy}",
         way.what(),
-        each(kernel),
-        each(program)
+        u64::from(frames) * LEN as u64,
+        cost.kernel * 1e6,
+        cost.program * 1e6
     );
-    let seconds = (kernel + program) / f64::from(frames);
     let name = format!("delivery/{}", format!("{way:?}").to_lowercase());
-    Ok(Measurement::new(name, seconds, "s", String::new(), note).lower_is_better())
+    Ok(Measurement::new(name, cost.sum(), "s", String::new(), note).lower_is_better())
 }

@@ -21,6 +21,7 @@ mod exchange;
 mod far;
 mod fixes;
 mod own_tcp;
+pub mod plugpoints;
 mod touch;
 pub mod tune;
 mod units;
@@ -113,7 +114,8 @@ pub fn all() -> impl Iterator<Item = (&'static str, Bench)> {
 /// What takes long, and is measured only when it is asked for.
 pub fn alone() -> impl Iterator<Item = (&'static str, Bench)> {
     let own = own_tcp::ALL.iter().chain(units::ALL);
-    own.chain(delivery::ALL).chain(channels::ALL).copied()
+    let delivered = delivery::ALL.iter().chain(plugpoints::ALL);
+    own.chain(delivered).chain(channels::ALL).copied()
 }
 
 /// Cases of code alone.

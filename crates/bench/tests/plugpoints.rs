@@ -1,0 +1,60 @@
+//! The kernel's interfaces on this machine, beside the model.
+//!
+//! The helpers are this program run again, so it has its own `main`. Needs network namespaces: without the rights it
+//! prints `SKIP:` and why. What other programs disturb at every attempt is reported as `UNDECIDED:`.
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
+
+#[path = "../../live/tests/attempts/mod.rs"]
+mod attempts;
+
+use attempts::{disturbed, in_time};
+use lastmeter_bench::plugpoints::INTERFACES;
+use lastmeter_linux::load;
+use lastmeter_live::site::Site;
+use std::time::Duration;
+
+fn main() {
+    lastmeter_live::worker::enter_if_asked(&lastmeter_bench::TASKS);
+    if let Err(e) = Site::apart(&["host".to_owned()]) {
+        println!("SKIP: hosts in namespaces: {e}");
+        return;
+    }
+    attempts::run_all(TESTS);
+}
+
+const TESTS: &[(&str, fn())] = &[(
+    "a_03_a_packet_costs_what_the_model_predicts_from_shorter_ones",
+    a_03_a_packet_costs_what_the_model_predicts_from_shorter_ones,
+)];
+
+/// Measured by predicted, or the other way round, at most: set before the first run.
+const TOLERANCE: f64 = 1.5;
+const LOOK: Duration = Duration::from_millis(300);
+
+/// What arrives is compared byte by byte where it is measured.
+fn a_03_a_packet_costs_what_the_model_predicts_from_shorter_ones() {
+    let mut measured = 0;
+    for interface in INTERFACES {
+        let live = match interface.live(true) {
+            None => continue,
+            Some(Ok(live)) => live,
+            // AF_XDP needs root.
+            Some(Err(why)) if interface.adapter == "af-xdp" => {
+                println!("SKIP: {}: {why:?}", interface.kind);
+                continue;
+            }
+            Some(Err(why)) => panic!("{}: {why:?}", interface.kind),
+        };
+        let ratio = live.ratio();
+        let us = |parts: [f64; 2]| parts.map(|seconds| (seconds * 1e9).round() / 1e3);
+        let (short, long) = (us(live.constants), us(live.parts));
+        println!("{}: {short:?} us, {long:?} us, ratio {ratio:.2}", interface.kind);
+        let holds = ratio < TOLERANCE && ratio > 1.0 / TOLERANCE;
+        if !holds && load::others(LOOK).unwrap().is_busy() {
+            disturbed!("{}: {ratio}, while others use the machine", interface.kind);
+        }
+        in_time!(holds, "{}: {live:?}", interface.kind);
+        measured += 1;
+    }
+    assert!(measured >= 3, "AF_PACKET, UDP and TCP need no more than a namespace");
+}
