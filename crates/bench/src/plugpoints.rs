@@ -273,6 +273,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::print_stdout, reason = "shown if the test fails")]
     fn a_03_every_interface_runs_and_its_account_is_that_of_the_page() {
         let rows = rows();
         for Interface { kind, attached, host, adapter, .. } in INTERFACES {
