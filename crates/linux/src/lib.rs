@@ -12,6 +12,7 @@
 //! | `netlink`   | requests to the kernel, and its answers                                         |
 //! | `tcp_info`  | what the kernel knows of a TCP connection                                       |
 //! | `perf`      | the sampling clock: who runs, and in which functions of the kernel              |
+//! | `trace`     | the kernel's tracepoints: records of their passes, with time                    |
 //! | `counters`  | CPU time, interrupts and troubles of the machine                                |
 //! | `load`      | what other programs use of the machine                                          |
 //! | `cores`     | the allowed cores, and pinning to one                                           |
@@ -45,5 +46,6 @@ pub mod shared;
 pub mod sys;
 pub mod tcp_info;
 pub mod token;
+pub mod trace;
 
 pub use error::{Doing, Error, Result, What, wrong};

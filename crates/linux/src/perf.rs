@@ -1,11 +1,14 @@
-//! The kernel's sampling clock: one event for each CPU, each with a ring of records that this process reads.
+//! The kernel's sampling clock: one event for each CPU, each with a ring of records that this process reads. And the
+//! same events and rings for tracepoints, which [`crate::trace`] uses.
 //!
 //! Format: `linux/perf_event.h`, perf_event_open(2).
 #![allow(unsafe_code)]
 
 use crate::error::{Doing, Result};
+use crate::files;
 use crate::sys::check;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,8 +42,22 @@ const DISABLE: libc::c_ulong = 0x2401;
 /// Where `struct perf_event_mmap_page` has `data_head`; `data_tail` follows.
 const DATA_HEAD: usize = 1024;
 
+/// `PERF_EVENT_IOC_SET_OUTPUT`: the records go to another event's ring.
+const SET_OUTPUT: libc::c_ulong = 0x2405;
+/// `PERF_EVENT_IOC_SET_FILTER`: only events for which an expression holds.
+const SET_FILTER: libc::c_ulong = 0x4008_2406;
 /// `struct perf_event_attr`, its first version, which every kernel takes.
+const SIZE_FIRST: u32 = 64;
+/// The version with `clockid` (Linux 4.1).
+const SIZE_WITH_CLOCK: u32 = 96;
+/// `PERF_SAMPLE_TID`, `PERF_SAMPLE_TIME`, `PERF_SAMPLE_CPU`, `PERF_SAMPLE_RAW`.
+const TRACE: u64 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 10;
+/// `disabled`, `sample_id_all`, `use_clockid`.
+const TRACE_FLAGS: u64 = 1 | 1 << 18 | 1 << 25;
+
+/// `struct perf_event_attr`.
 #[repr(C)]
+#[derive(Default)]
 struct Attributes {
     kind: u32,
     size: u32,
@@ -52,6 +69,11 @@ struct Attributes {
     wakeup_events: u32,
     breakpoint: u32,
     address: u64,
+    length: u64,
+    branches: u64,
+    registers: u64,
+    stack: u32,
+    clock: i32,
 }
 
 /// An event of a process or thread, on one CPU or (-1) on all.
@@ -69,8 +91,18 @@ fn open(attributes: &Attributes, pid: libc::pid_t, cpu: libc::c_int) -> io::Resu
 /// The number of a tracepoint, such as `syscalls/sys_enter_sendmsg`; `None` where there is none, or this user
 /// may not read it.
 pub fn tracepoint(name: &str) -> Option<u64> {
-    let read = |root: &&str| std::fs::read_to_string(format!("{root}/{name}/id")).ok();
-    TRACEPOINTS.iter().find_map(read)?.trim().parse().ok()
+    String::from_utf8(about(name, "id", 64)?).ok()?.trim().parse().ok()
+}
+
+/// What the kernel's file of this name says about a tracepoint, if it is there and no longer than so many bytes.
+pub(crate) fn about(name: &str, file: &str, most: usize) -> Option<Vec<u8>> {
+    let path = |root: &&str| format!("{root}/{name}/{file}");
+    TRACEPOINTS.iter().find_map(|root| files::read(path(root).as_ref(), most).ok())
+}
+
+/// Whether the kernel's descriptions of its tracepoints can be read.
+pub(crate) fn are_readable() -> bool {
+    TRACEPOINTS.iter().any(|root| std::fs::read_dir(root).is_ok())
 }
 
 /// How often a thread passes a tracepoint.
@@ -84,15 +116,9 @@ impl Passes {
     pub fn of(tracepoint: u64, thread: u32) -> io::Result<Passes> {
         let attributes = Attributes {
             kind: TRACEPOINT,
-            size: size_of::<Attributes>() as u32,
+            size: SIZE_FIRST,
             config: tracepoint,
-            period: 0,
-            sample: 0,
-            read_format: 0,
-            flags: 0,
-            wakeup_events: 0,
-            breakpoint: 0,
-            address: 0,
+            ..Attributes::default()
         };
         open(&attributes, thread as libc::pid_t, -1).map(Passes)
     }
@@ -120,14 +146,8 @@ pub enum Whose {
 /// An event on one CPU and its ring.
 pub struct Event {
     fd: OwnedFd,
-    /// A page with the positions, then the records.
-    ring: *mut u8,
-    len: usize,
-    page: usize,
+    ring: Ring,
 }
-
-// SAFETY: the mapping belongs to this value alone, which is used by one thread at a time.
-unsafe impl Send for Event {}
 
 impl Event {
     /// Opens it, not yet counting.
@@ -138,42 +158,112 @@ impl Event {
         };
         let attributes = Attributes {
             kind: SOFTWARE,
-            size: size_of::<Attributes>() as u32,
+            size: SIZE_FIRST,
             config: CPU_CLOCK,
             period: PERIOD,
             sample: SAMPLE,
-            read_format: 0,
             flags: FLAGS | more,
-            wakeup_events: 0,
-            breakpoint: 0,
-            address: 0,
+            ..Attributes::default()
         };
         let fd = open(&attributes, pid, cpu as libc::c_int)?;
-        let page = rustix::param::page_size();
-        let len = (1 + PAGES) * page;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let ring =
-            unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, fd.as_fd(), 0) }?;
-        Ok(Event { fd, ring: ring.cast(), len, page })
+        let ring = Ring::of(&fd, PAGES)?;
+        Ok(Event { fd, ring })
     }
 
     /// Starts or stops counting.
     pub fn count(&self, on: bool) -> Result<()> {
-        let request = if on { ENABLE } else { DISABLE };
-        // SAFETY: these requests take no pointer.
-        let done = check(unsafe { libc::ioctl(self.fd.as_raw_fd(), request as _, 0) });
-        done.map(|_| ()).doing("switching the sampling clock")
+        count(&self.fd, on).doing("switching the sampling clock")
+    }
+
+    /// Appends what the kernel has written since the last call to `into`: whole records.
+    pub fn drain(&mut self, into: &mut Vec<u8>) {
+        self.ring.drain(into);
+    }
+}
+
+/// Starts or stops an event.
+fn count(fd: &OwnedFd, on: bool) -> io::Result<()> {
+    let request = if on { ENABLE } else { DISABLE };
+    // SAFETY: these requests take no pointer.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, 0) }).map(|_| ())
+}
+
+/// Each pass of a tracepoint as a record, with its time by the monotonic clock.
+pub(crate) struct Traced(OwnedFd);
+
+impl Traced {
+    /// Opens it, not yet recording: of everybody on a CPU, or of the calling thread.
+    pub(crate) fn open(tracepoint: u64, cpu: Option<usize>) -> io::Result<Traced> {
+        let attributes = Attributes {
+            kind: TRACEPOINT,
+            size: SIZE_WITH_CLOCK,
+            config: tracepoint,
+            period: 1,
+            sample: TRACE,
+            flags: TRACE_FLAGS,
+            clock: libc::CLOCK_MONOTONIC,
+            ..Attributes::default()
+        };
+        let (pid, cpu) = cpu.map_or((0, -1), |cpu| (-1, cpu as libc::c_int));
+        open(&attributes, pid, cpu).map(Traced)
+    }
+
+    /// Its own ring, of so many pages: a power of two.
+    pub(crate) fn ring(&self, pages: usize) -> io::Result<Ring> {
+        Ring::of(&self.0, pages)
+    }
+
+    /// Has it write to the ring of another of the same CPU.
+    pub(crate) fn write_to(&self, other: &Traced) -> io::Result<()> {
+        let other = other.0.as_raw_fd();
+        // SAFETY: this request takes a descriptor, no pointer.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), SET_OUTPUT as _, other) }).map(|_| ())
+    }
+
+    /// Only what an expression of its fields holds for (the kernel's `Documentation/trace/events.rst`).
+    pub(crate) fn filter(&self, expression: &CStr) -> io::Result<()> {
+        let text = expression.as_ptr();
+        // SAFETY: the text ends with a zero and lives across the call, which keeps no pointer.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), SET_FILTER as _, text) }).map(|_| ())
+    }
+
+    /// Starts or stops recording.
+    pub(crate) fn count(&self, on: bool) -> io::Result<()> {
+        count(&self.0, on)
+    }
+}
+
+/// Records that the kernel writes and this process reads.
+pub(crate) struct Ring {
+    /// A page with the positions, then the records.
+    at: *mut u8,
+    len: usize,
+    page: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, which is used by one thread at a time.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// That of an event, with so many pages of records.
+    fn of(fd: &OwnedFd, pages: usize) -> io::Result<Ring> {
+        let page = rustix::param::page_size();
+        let len = (1 + pages) * page;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let at =
+            unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, fd.as_fd(), 0) }?;
+        Ok(Ring { at: at.cast(), len, page })
     }
 
     fn position(&self, at: usize) -> &AtomicU64 {
         // SAFETY: the first page of the ring has aligned 64-bit positions there, which live as long
         // as the mapping and are shared with the kernel, hence atomic.
-        unsafe { AtomicU64::from_ptr(self.ring.add(at).cast()) }
+        unsafe { AtomicU64::from_ptr(self.at.add(at).cast()) }
     }
 
     /// Appends what the kernel has written since the last call to `into`: whole records.
-    pub fn drain(&mut self, into: &mut Vec<u8>) {
+    pub(crate) fn drain(&mut self, into: &mut Vec<u8>) {
         let head = self.position(DATA_HEAD).load(Ordering::Acquire);
         let tail = self.position(DATA_HEAD + 8).load(Ordering::Relaxed);
         let room = self.len - self.page;
@@ -184,16 +274,16 @@ impl Event {
             // SAFETY: the range lies within the records of the mapping, and the kernel writes none of
             // it before `data_tail` has passed.
             into.extend_from_slice(unsafe {
-                std::slice::from_raw_parts(self.ring.add(self.page + from), count)
+                std::slice::from_raw_parts(self.at.add(self.page + from), count)
             });
         }
         self.position(DATA_HEAD + 8).store(head, Ordering::Release);
     }
 }
 
-impl Drop for Event {
+impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made in `open` and no reference into it survives.
-        let _ = unsafe { munmap(self.ring.cast(), self.len) };
+        // SAFETY: the mapping was made in `of` and no reference into it survives.
+        let _ = unsafe { munmap(self.at.cast(), self.len) };
     }
 }
