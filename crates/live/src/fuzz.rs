@@ -7,6 +7,8 @@
 //! | `fuzz_why_control` | a line from the driver or the agent of `why` between two machines |
 //! | `fuzz_sample_records` | a ring of the sampling clock |
 //! | `fuzz_sample_symbols` | /proc/kallsyms |
+//! | `fuzz_trace_format` | a tracepoint's `format` file |
+//! | `fuzz_trace_records` | a ring of tracepoints, and what waited by them |
 
 use crate::blast::header::{self, Header, Kind};
 use crate::blast::message::{self, Reply, Request, SourceJob};
@@ -20,6 +22,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_blast_header", run: fuzz_blast_header },
     Target { name: "fuzz_sample_records", run: crate::sample::fuzz_records },
     Target { name: "fuzz_sample_symbols", run: crate::sample::fuzz_symbols },
+    Target { name: "fuzz_trace_format", run: lastmeter_linux::trace::fuzz_format },
+    Target { name: "fuzz_trace_records", run: fuzz_trace_records },
     Target { name: "fuzz_why_control", run: crate::remote::fuzz },
 ];
 
@@ -59,6 +63,12 @@ fn departures(job: &SourceJob) {
             assert!(payload.is_none_or(|len| (header::LEN..=65_507).contains(&len)));
         }
     }
+}
+
+/// A ring: records lie within it, and what waits has two events.
+pub fn fuzz_trace_records(bytes: &[u8]) {
+    lastmeter_linux::trace::fuzz_records(bytes);
+    crate::waits::fuzz(bytes);
 }
 
 /// A packet: what is parsed is emitted unchanged, and a sink counts it once.

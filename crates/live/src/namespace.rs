@@ -10,6 +10,7 @@
 //! root, else plain loopback without namespaces; [`Isolation`] says which was used.
 
 use crate::sample::{Prepared, Sampler};
+use crate::waits::Looking;
 use crate::worker::{Request, Worker};
 use lastmeter_linux::link::{self, Offloads};
 use lastmeter_linux::{Doing, Error, Result};
@@ -129,6 +130,8 @@ pub struct Hosts {
     pub(crate) relay: Option<Worker>,
     /// Of both ends, while transfers are measured.
     pub(crate) sampler: Option<Sampler>,
+    /// While a transfer is looked at for what waits.
+    pub(crate) looking: Option<Looking>,
 }
 
 impl Hosts {
@@ -152,7 +155,14 @@ impl Hosts {
         let mut sender = Worker::spawn()?;
         let mut receiver = Worker::spawn()?;
         if isolation == Isolation::Loopback {
-            return Ok(Hosts { isolation, sender, receiver, relay: None, sampler: None });
+            return Ok(Hosts {
+                isolation,
+                sender,
+                receiver,
+                relay: None,
+                sampler: None,
+                looking: None,
+            });
         }
         let (first, others) = match isolation {
             Isolation::UserNamespace => (Enter::NewUser, Enter::JoinUser(sender.pid())),
@@ -183,7 +193,7 @@ impl Hosts {
             let interface = INTERFACE.to_owned();
             worker.done(&Request::BringUp { interface, mtu: MTU_FIRST })?;
         }
-        Ok(Hosts { isolation, sender, receiver, relay, sampler: None })
+        Ok(Hosts { isolation, sender, receiver, relay, sampler: None, looking: None })
     }
 
     /// Samples both ends during each transfer from now on; `Err` says in words why this user may not.

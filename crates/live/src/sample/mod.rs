@@ -27,6 +27,7 @@ pub use classes::Class;
 pub use tally::{Counts, Group, Sampled, Share};
 
 use crate::transfer::meter::SchedulerClock;
+use crate::waits::Watching;
 use lastmeter_linux::Result;
 use lastmeter_linux::perf::{Event, Whose};
 use std::collections::BTreeSet;
@@ -44,6 +45,8 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 pub struct Sampler {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Looks at what waits, of the first group.
+    waits: Option<Watching>,
 }
 
 struct Shared {
@@ -107,7 +110,14 @@ impl Sampler {
             }
         });
         let thread = thread.map_err(|error| format!("starting a thread: {error}"))?;
-        Ok(Sampler { shared, thread: Some(thread) })
+        Ok(Sampler { shared, thread: Some(thread), waits: None })
+    }
+
+    /// From now on also looks a few times at what waits, beside the sampling.
+    #[must_use]
+    pub fn with_waits(mut self) -> Sampler {
+        self.waits = Some(Watching::begin());
+        self
     }
 
     /// Starts counting from zero.
@@ -126,17 +136,32 @@ impl Sampler {
     /// # Errors
     /// When the kernel refuses.
     pub fn end(&self) -> Result<Sampled> {
+        self.waits.iter().for_each(Watching::end);
         let mut inner = self.shared.inner();
         inner.events.iter().try_for_each(|event| event.count(false))?;
         inner.read();
-        Ok(inner.tally.sampled())
+        Ok(self.with_looks(&inner.tally))
     }
 
     /// What was sampled so far.
     pub fn so_far(&self) -> Sampled {
         let mut inner = self.shared.inner();
         inner.read();
-        inner.tally.sampled()
+        self.with_looks(&inner.tally)
+    }
+
+    /// What was sampled, and what waited in the looks that are over.
+    fn with_looks(&self, tally: &Tally) -> Sampled {
+        let mut sampled = tally.sampled();
+        match self.waits.as_ref().map(Watching::so_far) {
+            Some(Ok(Some(seen))) => {
+                let group = |process| tally.group(process).filter(|&group| group == 0);
+                sampled.waits = Some(seen.waits(&["command"], group, |_| true));
+            }
+            Some(Err(why)) => sampled.unseen = Some(why),
+            Some(Ok(None)) | None => {}
+        }
+        sampled
     }
 
     /// Adds processes to the first group: those that were there before the sampling, found elsewhere.
@@ -170,7 +195,7 @@ impl Inner {
 }
 
 /// The CPUs that are there: `0-3,6`.
-fn online() -> std::result::Result<Vec<usize>, String> {
+pub(crate) fn online() -> std::result::Result<Vec<usize>, String> {
     let path = "/sys/devices/system/cpu/online";
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let range = |part: &str| {

@@ -3,6 +3,7 @@
 use super::classes::{self, Class, Context};
 use super::record::{self, Chain, Record};
 use super::symbols::Symbols;
+use crate::waits::Waits;
 use lastmeter_linux::perf::PERIOD;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -96,6 +97,12 @@ pub struct Sampled {
     pub whole: bool,
     /// Seconds of CPU time that reading the samples took.
     pub reading: f64,
+    /// What waited, where that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
+    /// Why it could not be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<String>,
 }
 
 impl Sampled {
@@ -164,6 +171,11 @@ impl Tally {
                 self.members.entry(pid).or_insert(group);
             }
         }
+    }
+
+    /// The group of a process.
+    pub(super) fn group(&self, process: u32) -> Option<usize> {
+        self.members.get(&process).copied()
     }
 
     /// Counts the records of all rings since the last time.

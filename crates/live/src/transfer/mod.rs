@@ -231,9 +231,9 @@ impl Hosts {
         Ok(Some(reply!(relay, "stop relaying", Reply::Relayed(relayed) => relayed)))
     }
 
-    /// Sleeps through the transfer, samples its measured part, and reads the counters when that starts and
-    /// ends.
-    fn watch(&self, setting: &Setting) -> Result<(CounterChange, Option<Sampled>)> {
+    /// Sleeps through the transfer, samples its measured part or looks at what waits there, and reads the counters when
+    /// that starts and ends.
+    fn watch(&mut self, setting: &Setting) -> Result<(CounterChange, Option<Sampled>)> {
         let seconds = |d: lastmeter_base::Duration| Duration::from_secs_f64(d.as_secs_f64());
         let processes: &[u32] = match self.isolation {
             Isolation::Loopback => &[self.sender.pid()],
@@ -242,7 +242,10 @@ impl Hosts {
         std::thread::sleep(seconds(setting.warm_up));
         let before = Counters::now(processes)?;
         self.sampler.as_ref().map(Sampler::begin).transpose()?;
-        std::thread::sleep(seconds(setting.duration));
+        match &mut self.looking {
+            Some(looking) => looking.look(seconds(setting.duration)),
+            None => std::thread::sleep(seconds(setting.duration)),
+        }
         let sampled = self.sampler.as_ref().map(Sampler::end).transpose()?;
         Ok((Counters::now(processes)?.since(&before), sampled))
     }
