@@ -27,9 +27,11 @@ pub mod plots;
 mod shape;
 pub mod terminal;
 mod types;
+mod waits;
 
 pub use connection::{Connection, Part};
 pub use observations::{
     Counter, Estimate, Level, Quantile, Rates, Series, Step, TRANSFERS_MAX, Transfer, Transfers,
 };
 pub use types::*;
+pub use waits::{Wait, Waits};

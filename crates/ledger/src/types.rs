@@ -6,7 +6,7 @@
 //!
 //! Rows: A-68.
 
-use crate::{Connection, Counter, Estimate, Level, Quantile, Series, Transfers};
+use crate::{Connection, Counter, Estimate, Level, Quantile, Series, Transfers, Waits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -61,6 +61,9 @@ pub struct Ledger {
     /// What connects a host of it to the network, and what that costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
+    /// How long data and threads waited between the stages, by the kernel's tracepoints; absent where that was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
 }
 
 /// The stages from one application to another, for one class of traffic.
@@ -540,6 +543,7 @@ impl Ledger {
             counters: Vec::new(),
             transfers: Vec::new(),
             connection: None,
+            waits: None,
         }
     }
     /// Goodput over all paths, in bit/s.

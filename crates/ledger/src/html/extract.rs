@@ -42,6 +42,7 @@ pub(super) fn of(ledger: &Ledger) -> Option<Ledger> {
         counters: ledger.counters.clone(),
         transfers: ledger.transfers.clone(),
         connection: ledger.connection.clone(),
+        waits: ledger.waits.clone(),
     })
 }
 

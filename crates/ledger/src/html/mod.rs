@@ -17,18 +17,20 @@ mod resources;
 mod series;
 mod stages;
 mod text;
+mod waits;
 mod what_ifs;
 
 use crate::Ledger;
 pub use text::{escape, shorten};
 
 /// The parts of the page, in order; each writes one section, or nothing if it has no content.
-const SECTIONS: [fn(&Ledger, &mut String); 10] = [
+const SECTIONS: [fn(&Ledger, &mut String); 11] = [
     facts::warnings,
     facts::verdict,
     paths::overview,
     paths::detailed,
     resources::section,
+    waits::section,
     counts::section,
     series::section,
     what_ifs::section,

@@ -14,6 +14,7 @@ pub(crate) mod paint;
 mod parts;
 mod stages;
 mod table;
+mod waits;
 
 pub use escaped::escaped;
 pub use layers::render_layers;
@@ -73,6 +74,7 @@ pub fn render(ledger: &Ledger, style: Style) -> String {
         path(&style, ledger, &ledger.paths[place], &mut out);
     }
     parts::resources(&style, ledger, &mut out);
+    waits::waits(&style, ledger, &mut out);
     counts::transfers(&style, ledger, &mut out);
     series(&style, ledger, &mut out);
     parts::what_ifs(&style, ledger, &mut out);

@@ -217,6 +217,7 @@ pub(crate) fn ledger() -> Ledger {
         }],
         counters: counters(),
         connection: Some(connection()),
+        waits: Some(waits()),
         transfers: vec![Transfers::new(
             "bulk",
             vec![
@@ -224,6 +225,31 @@ pub(crate) fn ledger() -> Ledger {
                 Transfer::new(1, 0.1, None, 56_000_000, 1.0),
             ],
         )],
+    }
+}
+
+fn waits() -> Waits {
+    let wait = |name: &str, count, p50: f64| Wait {
+        name: name.to_owned(),
+        count,
+        mean: 1.5 * p50,
+        p50,
+        p99: 8.0 * p50,
+        max: 40.0 * p50,
+    };
+    Waits {
+        observed: 0.3,
+        looks: 1,
+        events: 40_000,
+        lost: 12,
+        cost: Some(0.034),
+        packets: 12_034,
+        socket_full: 3,
+        rows: vec![
+            wait("bob for a CPU, woken", 2310, 12e-6),
+            wait("receive softirq", 5120, 800e-9),
+            wait("packets in the queue of eth0", 6007, 3e-6),
+        ],
     }
 }
 
