@@ -6,6 +6,7 @@
 //! They sum to the run.
 
 use super::own::end;
+use super::waits;
 use lastmeter_ledger::{
     Confidence, Count, Counter, Latency, Ledger, Path, Series, Stage, Step, Times, Totals, figures,
 };
@@ -27,6 +28,7 @@ const UNKNOWN: &str = "unknown";
 
 /// Adds them to the ledger of `seen`.
 pub fn add(ledger: &mut Ledger, seen: &Observation, sampled: Option<&Sampled>) {
+    waits::add(ledger, sampled);
     let sampled = sampled.filter(|sampled| sampled.all().total() > 0);
     if let Some(sampled) = sampled {
         ledger.provenance.level = "L1".to_owned();

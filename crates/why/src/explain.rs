@@ -5,7 +5,7 @@ use lastmeter_lab::document::nearest;
 use lastmeter_live::stages::{self, Stage};
 
 /// Figures that need no run to be explained.
-const FIGURES: [(&str, &str); 14] = [
+const FIGURES: [(&str, &str); 15] = [
     (
         "goodput",
         "bytes through the receiver's socket over time, in 25 windows of the measured part; the \
@@ -31,6 +31,13 @@ const FIGURES: [(&str, &str); 14] = [
          per message; for the sockets see `queued in sockets`",
     ),
     ("blocked", "seconds asleep in `send`, per message: neither running, ready, nor pausing"),
+    (
+        "waits",
+        "by the kernel's tracepoints, in a look of 0.3 s at a transfer of its own for that: from \
+         wake-up to switch, from `softirq_raise` to `softirq_entry`, from `net_dev_queue` to \
+         `net_dev_start_xmit`, from `netif_rx` to `netif_receive_skb`, and from there to the \
+         reader's copy. Recording makes what is looked at slower",
+    ),
     (
         "residual",
         "the latency of the whole run less the sum of the stages, which were measured in runs of \

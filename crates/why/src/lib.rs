@@ -15,6 +15,7 @@
 //! | `remote`    | what was seen at both ends of a connection    | one ledger                      |
 //! | `truth`     | bottlenecks made on purpose                   | a score of the verdicts         |
 //! | `interrupts`| how often the network interrupted the host    | a note                          |
+//! | `waits`     | what waited, by the kernel's tracepoints      | a table, and notes              |
 //! | `judgement` | what limited a transfer                       | the ledger's verdict            |
 //! | `change`    | one change, by name (`mtu=4000`)              | another setting or another host |
 //! | `trial`     | changes                                       | what they brought when applied  |
@@ -43,6 +44,7 @@ pub mod reach;
 pub mod remote;
 pub mod trial;
 pub mod truth;
+mod waits;
 pub mod what_if;
 
 /// A setting in words, for titles: what differs from the default.

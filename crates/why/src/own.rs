@@ -16,7 +16,7 @@
 //! A receiver that waits for data delays no message, so that time is its core's idle time, not a
 //! stage. What cannot be known at this level (percentiles inside the kernel, bytes over memory) is absent.
 
-use super::{interrupts, judgement};
+use super::{interrupts, judgement, waits};
 use lastmeter_ledger::figures;
 use lastmeter_ledger::{
     Confidence, Count, Latency, Ledger, Path, Place, Provenance, Resource, Source, Stage, Times,
@@ -82,6 +82,7 @@ pub fn ledger(account: Account<'_>) -> Ledger {
     ledger.what_ifs = account.what_ifs;
     ledger.notes = notes(m, account.stages);
     ledger.notes.extend(interrupts::note(m));
+    waits::add(&mut ledger, m.sampled.as_ref());
     let mut verdict = judgement::of(m);
     let unknown = unattributed(&ledger);
     if unknown > UNATTRIBUTED_MAX {

@@ -163,7 +163,7 @@ fn measure(
     steps.next("measuring the transfer");
     let until = Instant::now() + PATIENCE;
     if hosts.samples() {
-        let measured = hosts.run_quiet(&arguments.transfer.sampled(setting), until)?;
+        let measured = hosts.run_sampled(&arguments.transfer.sampled(setting), until)?;
         if let Some(stages) = sample::stages::stages(&measured) {
             return Ok((measured, stages));
         }

@@ -94,7 +94,7 @@ fn start(common: &Common, command: &[OsString]) -> Result<Child, Complaint> {
 
 /// Starts to sample the command.
 fn sample(prepared: Prepared, pid: u32) -> Result<Sampler, String> {
-    let sampler = Sampler::open(prepared, &[pid])?;
+    let sampler = Sampler::open(prepared, &[pid])?.with_waits();
     sampler.begin().map_err(|error| error.to_string())?;
     Ok(sampler)
 }
