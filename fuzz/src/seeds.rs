@@ -2,13 +2,13 @@
 
 use super::corpus_folder;
 use lastmeter_base::{Bytes, Time};
+use lastmeter_lan::vunet::{control_cell, data_cell, reserve};
 use lastmeter_wire::aal::aal5::{self, Segmenter};
 use lastmeter_wire::aal::encapsulation::Llc;
-use lastmeter_lan::vunet::{control_cell, data_cell, reserve};
 use lastmeter_wire::aal::{aal34, vidboard};
+use lastmeter_wire::atm::train::{Form, Train};
 use lastmeter_wire::atm::{Cell, Circuit, Header, Interface};
 use lastmeter_wire::capture::{LinkType, Writer};
-use lastmeter_wire::atm::train::{Form, Train};
 use lastmeter_wire::control::{der, dq, reservation, vidboard as command, vunet};
 use lastmeter_wire::internet::checksum::Sum;
 use lastmeter_wire::internet::{arp, ethernet, icmp, ipv4, ipv6, protocol, tcp, udp};
@@ -16,16 +16,15 @@ use lastmeter_wire::iscsi;
 use lastmeter_wire::routes::{mrt, text};
 use lastmeter_wire::scsi::Sense;
 use lastmeter_wire::{
-    Error, atp, camera, certificate, dns, dtp, jetstream, myrinet, nbd, rfb, rtp, ticket, token, wav,
-    wave, websocket,
+    Error, atp, camera, certificate, dns, dtp, jetstream, myrinet, nbd, rfb, rtp, ticket, token,
+    wav, wave, websocket,
 };
 
 type Corpus = Vec<(&'static str, Vec<u8>)>;
 
 /// Writes every member into its target's folder.
 pub fn write() -> std::io::Result<()> {
-    let all =
-        [cells(), captures(), ring(), control(), transports(), internet(), texts(), tables()];
+    let all = [cells(), captures(), ring(), control(), transports(), internet(), texts(), tables()];
     for (name, bytes) in all.into_iter().flat_map(|part| part.expect("the seeds fit")) {
         let folder = corpus_folder(name);
         std::fs::create_dir_all(&folder)?;
@@ -276,7 +275,10 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_ticket", ticket::Head { kind: ticket::Kind::Data, length: 4096 }.emit().to_vec()),
         ("fuzz_ticket", ticket::record(7, b"a frame")),
         ("fuzz_certificate", certificate::unsigned(&["alice"], &["a@b", "alice.example", "urn:a"])),
-        ("fuzz_rfb", rfb::Message::Encodings(vec![rfb::encoding::ZRLE, rfb::encoding::COPY]).emit()),
+        (
+            "fuzz_rfb",
+            rfb::Message::Encodings(vec![rfb::encoding::ZRLE, rfb::encoding::COPY]).emit(),
+        ),
         ("fuzz_rfb", rfb::Message::Cut(b"text".to_vec()).emit()),
         ("fuzz_rfb", screen.emit()),
         ("fuzz_websocket", frame(websocket::opcode::BINARY, b"RFB 003.008\n")),
@@ -284,7 +286,10 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_camera", asked.emit()?),
         ("fuzz_camera", sent),
         ("fuzz_camera_cells", camera_cells()?),
-        ("fuzz_camera_h264", [&[0, 0, 0, 1, 0x67, 66, 0, 30, 0, 0, 1, 0x65][..], &[9; 200]].concat()),
+        (
+            "fuzz_camera_h264",
+            [&[0, 0, 0, 1, 0x67, 66, 0, 30, 0, 0, 1, 0x65][..], &[9; 200]].concat(),
+        ),
         ("fuzz_camera_rtp", jpeg()),
         ("fuzz_camera_text", b"GET /stream.mjpg?rate=5 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
         (
@@ -294,7 +299,10 @@ fn transports() -> Result<Corpus, Error> {
         ("fuzz_rtp", [&rtp::header(97, true, 7, 480, 9)[..], &[0xff, 0xfe, 0, 1]].concat()),
         ("fuzz_rtp", [&[0xb1, 11][..], &[7; 14], &[0, 0, 0, 1], &[5; 12], &[0, 0, 0, 4]].concat()),
         ("fuzz_rtp", spoken.emit().to_vec()),
-        ("fuzz_rtsp_answer", b"RTSP/1.0 200 OK\r\nTransport: RTP/AVP;server_port=4-5\r\n\r\n".to_vec()),
+        (
+            "fuzz_rtsp_answer",
+            b"RTSP/1.0 200 OK\r\nTransport: RTP/AVP;server_port=4-5\r\n\r\n".to_vec(),
+        ),
         ("fuzz_rtsp_answer", b"RTSP/1.0 401 No\r\nContent-Length: 4\r\n\r\nwho?".to_vec()),
         ("fuzz_sdp", b"v=0\r\nm=audio 0 RTP/AVP 97\r\na=rtpmap:97 L16/48000/2\r\n".to_vec()),
         ("fuzz_sdp", b"m=video 0 RTP/AVP 26\r\nm=audio 5004 RTP/AVP 10\r\n".to_vec()),
