@@ -61,7 +61,7 @@ pub struct Ledger {
     /// What connects a host of it to the network, and what that costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
-    /// How long data and threads waited between the stages, by the kernel's tracepoints; absent where that was not seen.
+    /// How long data and threads waited between the stages, by the kernel's tracepoints; absent where not seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
 }

@@ -10,7 +10,7 @@
 //! | `validate`  | predictions compared with measurements                                       |
 //! | `stages`    | the cost of each stage, by leaving it out                                    |
 //! | `sample`    | what CPU time went into, by sampling the kernel's call chains                |
-//! | `waits`     | how long data and threads wait between the stages, by the kernel's tracepoints |
+//! | `waits`     | how long data and threads wait between the stages, by tracepoints            |
 //! | `observe`   | what limited another program's connections                                   |
 //! | `staged`    | two programs with one thing wrong, made on purpose                           |
 //! | `limit`     | which side and resource limited it, or that the data are inconclusive        |
@@ -25,8 +25,8 @@
 //! | `receive`   | reception under load: sources, settings of the kernel, a second program      |
 //!
 //! Everything is measured at privilege level L0 (own timestamps, `TCP_INFO`, procfs, resource usage), and
-//! where sampling the kernel is allowed at L1 (`sample`, `waits`). No performance counters. Results are in SI units: seconds,
-//! bytes, bits per second.
+//! where sampling the kernel is allowed at L1 (`sample`, `waits`). No performance counters. Results are in SI
+//! units: seconds, bits per second, bytes.
 //! Only interfaces that this crate creates are ever changed.
 
 mod agent;

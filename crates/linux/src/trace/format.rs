@@ -196,7 +196,10 @@ mod tests {
         #[test]
         fn any_text_is_read_without_panic(
             lines in prop::collection::vec(
-                "(ID:|field:)? ?(int|__data_loc|__rel_loc|\\*)? ?\\PC{0,8};(offset:[0-9]{0,6};size:[0-9]{0,6};)?",
+                concat!(
+                    "(ID:|field:)? ?(int|__data_loc|__rel_loc|\\*)? ?\\PC{0,8};",
+                    "(offset:[0-9]{0,6};size:[0-9]{0,6};)?"
+                ),
                 0..12,
             )
         ) {

@@ -186,6 +186,7 @@ pub fn fuzz_records(bytes: &[u8]) {
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 mod tests {
     use super::*;
 

@@ -98,7 +98,9 @@ impl Tracing {
             let left = end.saturating_duration_since(Instant::now());
             std::thread::park_timeout(left.min(READ_EVERY));
             self.read(&mut events, &mut lost);
-            if left.is_zero() || events.len() >= most || is_over() {
+            // What was lost cost nearly as much.
+            let enough = events.len() as u64 + lost >= most as u64;
+            if left.is_zero() || enough || is_over() {
                 break;
             }
         }

@@ -23,8 +23,8 @@ impl Looking {
 }
 
 impl Hosts {
-    /// As [`Hosts::run_quiet`] of hosts that are sampled. Then a short one of the same is looked at for what waits, which
-    /// would cost the first too much.
+    /// As [`Hosts::run_quiet`] of hosts that are sampled. Then a short one of the same is looked at for what waits,
+    /// which would cost the first too much.
     ///
     /// # Errors
     /// As [`Hosts::run`].
