@@ -11,7 +11,7 @@
 //!
 //! Each interface is a pair of bundled profiles, so what is known of it is data. Of those that the kernel has, the
 //! model's two costs of a packet are measured in the same minute, with frames of 200 B, and bytes cost what the host's
-//! calibration says of copies, reads and checksums; so nothing is fitted to frames of 1400 B. [`crate::delivery`] says
+//! calibration says of copies, reads and checksums; so nothing is fitted to frames of 1400 B. `delivery` says
 //! how CPU time is measured.
 //!
 //! Rows: A-03.
