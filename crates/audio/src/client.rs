@@ -247,9 +247,11 @@ impl Client {
             Ok((len, from)) if from.ip() == self.ports.to.ip() => Ok(Some(bytes[..len].to_vec())),
             Ok(_) => Ok(None),
             Err(error) => match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::ConnectionRefused => {
-                    Ok(None)
-                }
+                // A signal ends a wait, too.
+                ErrorKind::WouldBlock
+                | ErrorKind::TimedOut
+                | ErrorKind::Interrupted
+                | ErrorKind::ConnectionRefused => Ok(None),
                 _ => Err(error),
             },
         };
