@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Events of a CPU share a ring (`PERF_EVENT_IOC_SET_OUTPUT`), so that their order is kept and losses are known with
-//! their time. Times are those of the monotonic clock, which is one for all CPUs.
+//! their time. Times are those of the monotonic clock ([`crate::clock::nanoseconds`]),
+//! which is one for all CPUs.
 //!
 //! | parameter | |
 //! |---|---|
@@ -23,8 +24,8 @@ mod record;
 pub use format::{Field, Format};
 pub use record::{Record, read};
 
+use crate::clock::thread_cpu;
 use crate::perf::{Ring, Traced, are_readable, tracepoint};
-use rustix::time::{ClockId, clock_gettime};
 use std::ffi::CString;
 use std::io;
 
@@ -123,22 +124,6 @@ pub fn absent() -> String {
     }
 }
 
-/// Nanoseconds of the clock of the records.
-pub fn now() -> u64 {
-    nanoseconds(ClockId::Monotonic)
-}
-
-/// Nanoseconds of CPU time of the calling thread.
-pub fn spent() -> u64 {
-    nanoseconds(ClockId::ThreadCPUTime)
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
-}
-
 /// Seconds of CPU time that a record costs whoever passes the tracepoint: the thread is given the name that it has,
 /// which passes `task/task_rename`, with and without recording. `None` where that cannot be done.
 pub fn price() -> Option<f64> {
@@ -151,12 +136,12 @@ pub fn price() -> Option<f64> {
     let mut ring = event.ring(PAGES_MIN).ok()?;
     let mut records = Vec::new();
     let mut round = || {
-        let before = spent();
+        let before = thread_cpu();
         for _ in 0..CALLS {
             rustix::thread::set_name(&name).ok()?;
         }
         records.clear();
-        let took = (spent() - before) as f64;
+        let took = thread_cpu() - before;
         ring.drain(&mut records);
         Some((took / f64::from(CALLS), records.len()))
     };
@@ -172,7 +157,7 @@ pub fn price() -> Option<f64> {
         }
     }
     let [off, on] = least;
-    (on.is_finite() && off.is_finite()).then(|| (on - off).max(0.0) * 1e-9)
+    (on.is_finite() && off.is_finite()).then(|| (on - off).max(0.0))
 }
 
 /// Any bytes as a tracepoint's `format` file.
@@ -189,6 +174,7 @@ pub fn fuzz_records(bytes: &[u8]) {
 #[allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 mod tests {
     use super::*;
+    use crate::clock::nanoseconds;
 
     /// The tracepoint of this process's own names: nobody else's passes are counted.
     #[test]
@@ -208,9 +194,9 @@ mod tests {
         let names = [c"passes-one", c"passes-two"];
         rustix::thread::set_name(names[0]).unwrap();
         tracer.count(true).unwrap();
-        let from = now();
+        let from = nanoseconds();
         rustix::thread::set_name(names[1]).unwrap();
-        let until = now();
+        let until = nanoseconds();
         tracer.count(false).unwrap();
         rustix::thread::set_name(names[0]).unwrap();
         let new = format.field("newcomm").unwrap();

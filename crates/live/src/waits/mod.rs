@@ -33,6 +33,7 @@ pub(crate) use watching::Watching;
 
 use crate::sample::online;
 use event::{Decoder, Event, What};
+use lastmeter_linux::clock::{nanoseconds, thread_cpu};
 use lastmeter_linux::trace::{self, Format, Record, Tracer};
 use matcher::Delays;
 use std::time::{Duration, Instant};
@@ -87,13 +88,13 @@ impl Tracing {
         is_over: impl Fn() -> bool,
     ) -> Result<Seen, String> {
         let refused = |error| trace::refused(&error);
-        let before = trace::spent();
+        let before = thread_cpu();
         let mut events = Vec::new();
         let mut lost = 0;
         // What an earlier look left behind.
         self.tracer.drain(|_| {});
         self.tracer.count(true).map_err(refused)?;
-        let (from, end) = (trace::now(), Instant::now() + lasts);
+        let (from, end) = (nanoseconds(), Instant::now() + lasts);
         loop {
             let left = end.saturating_duration_since(Instant::now());
             std::thread::park_timeout(left.min(READ_EVERY));
@@ -104,13 +105,13 @@ impl Tracing {
                 break;
             }
         }
-        let until = trace::now();
+        let until = nanoseconds();
         self.tracer.count(false).map_err(refused)?;
         self.read(&mut events, &mut lost);
         let passed = events.iter().filter(|event| event.what != What::Gap).count() as u64 + lost;
         let mut delays = matcher::matched(events, (from, until), self.decoder.devices());
         delays.lost = lost;
-        let reading = trace::spent().saturating_sub(before) as f64 * 1e-9;
+        let reading = thread_cpu() - before;
         let spent = self.price.map(|price| price * passed as f64 + reading);
         Ok(Seen { delays, looks: 1, spent })
     }

@@ -1,35 +1,13 @@
 //! The tuner on real sockets.
-//!
-//! The helpers are this program run again, so it has its own `main`. Needs network namespaces: without the rights it
-//! prints `SKIP:` and why. What other programs disturb at every attempt is reported as `UNDECIDED:`.
-#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
-#[path = "../../live/tests/attempts/mod.rs"]
-mod attempts;
-
-use attempts::{disturbed, in_time};
+use crate::attempts::{disturbed, in_time};
 use lastmeter_base::Bytes;
 use lastmeter_bench::tune::measure;
-use lastmeter_live::site::Site;
-
-fn main() {
-    lastmeter_live::worker::enter_if_asked(&lastmeter_bench::TASKS);
-    if let Err(e) = Site::apart(&["host".to_owned()]) {
-        println!("SKIP: hosts in namespaces: {e}");
-        return;
-    }
-    attempts::run_all(TESTS);
-}
-
-const TESTS: &[(&str, fn())] = &[(
-    "e_28_the_tuner_finds_the_published_operating_point_on_real_sockets",
-    e_28_the_tuner_finds_the_published_operating_point_on_real_sockets,
-)];
 
 /// Indiresan 1997, §3.3.1: "the pipeline depth was fixed at 2 and the packet size at 2 KB". The same service times as in
 /// the model, so no point is faster (1 %, for the order of events) nor, on a machine that is quiet, 10 % slower: both
 /// set before the first run.
-fn e_28_the_tuner_finds_the_published_operating_point_on_real_sockets() {
+pub(crate) fn e_28_the_tuner_finds_the_published_operating_point_on_real_sockets() {
     let found = measure("cim", true).unwrap();
     println!("{}", found.table());
     let ratios: Vec<f64> =

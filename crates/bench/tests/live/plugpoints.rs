@@ -1,31 +1,9 @@
-//! The kernel's interfaces on this machine, beside the model.
-//!
-//! The helpers are this program run again, so it has its own `main`. Needs network namespaces: without the rights it
-//! prints `SKIP:` and why. What other programs disturb at every attempt is reported as `UNDECIDED:`.
-#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
+//! What a packet costs at the kernel's host interfaces, beside what the model predicts from shorter ones.
 
-#[path = "../../live/tests/attempts/mod.rs"]
-mod attempts;
-
-use attempts::{disturbed, in_time};
+use crate::attempts::{disturbed, in_time};
 use lastmeter_bench::plugpoints::INTERFACES;
 use lastmeter_linux::load;
-use lastmeter_live::site::Site;
 use std::time::Duration;
-
-fn main() {
-    lastmeter_live::worker::enter_if_asked(&lastmeter_bench::TASKS);
-    if let Err(e) = Site::apart(&["host".to_owned()]) {
-        println!("SKIP: hosts in namespaces: {e}");
-        return;
-    }
-    attempts::run_all(TESTS);
-}
-
-const TESTS: &[(&str, fn())] = &[(
-    "a_03_a_packet_costs_what_the_model_predicts_from_shorter_ones",
-    a_03_a_packet_costs_what_the_model_predicts_from_shorter_ones,
-)];
 
 /// Measured by predicted, or the other way round, at most: set before the first run.
 const TOLERANCE: f64 = 1.5;
@@ -35,7 +13,7 @@ const LOOK: Duration = Duration::from_millis(300);
 const TRIES: usize = 3;
 
 /// What arrives is compared byte by byte where it is measured.
-fn a_03_a_packet_costs_what_the_model_predicts_from_shorter_ones() {
+pub(crate) fn a_03_a_packet_costs_what_the_model_predicts_from_shorter_ones() {
     let mut measured = 0;
     for interface in INTERFACES {
         let kind = interface.kind;
