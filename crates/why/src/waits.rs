@@ -10,6 +10,9 @@ use lastmeter_live::waits::{Busy, Waits};
 /// Waiting for a CPU that takes less than this share of the time is worth no note.
 const MATTERS: f64 = 0.05;
 
+/// Packets that are not seen to leave a queue are worth a note from this share on.
+const UNSEEN: f64 = 0.1;
+
 /// Adds what was seen to wait, or why nothing was.
 pub(super) fn add(ledger: &mut Ledger, sampled: Option<&Sampled>) {
     let Some(sampled) = sampled else { return };
@@ -25,6 +28,7 @@ pub(super) fn add(ledger: &mut Ledger, sampled: Option<&Sampled>) {
         let words = "found no room: what waited meanwhile is left out of the waits";
         ledger.notes.push(format!("{events} {words}."));
     }
+    ledger.notes.extend(unseen(waits.queued));
     if waits.full > 0 {
         let packets = figures::plural(waits.full, "packet");
         let words = "found no room in a socket, of whatever program, and were dropped";
@@ -52,6 +56,20 @@ fn table(waits: &Waits) -> lastmeter_ledger::Waits {
         socket_full: waits.full,
         rows: waits.rows.iter().map(row).collect(),
     }
+}
+
+/// A note where many packets that were queued were not seen to leave.
+fn unseen([seen, unseen]: [u64; 2]) -> Option<String> {
+    let all = seen + unseen;
+    (unseen > 0 && unseen as f64 >= UNSEEN * all as f64).then(|| {
+        format!(
+            "Of {} in the queues of interfaces {} were not seen to leave, and have no wait: they \
+             were dropped, cut into segments, or sent while nothing was recorded, as by some \
+             virtual machines' CPUs in interrupts out of idleness.",
+            figures::plural(all, "packet"),
+            figures::count(unseen)
+        )
+    })
 }
 
 /// A note where threads waited for a CPU longer than they ran on one.
@@ -88,8 +106,20 @@ mod tests {
         let busy = vec![Busy { name: "receiver".to_owned(), ran, waited }];
         let (observed, looks, events, packets, full) = (0.3, 1, 900, 80, 0);
         let cost = Some(0.02);
-        let waits = Waits { observed, looks, events, lost, cost, packets, full, rows, busy };
+        let queued = [91, 9];
+        let waits =
+            Waits { observed, looks, events, lost, cost, packets, full, queued, rows, busy };
         Sampled { waits: Some(waits), ..Sampled::default() }
+    }
+
+    #[test]
+    fn many_packets_that_were_not_seen_to_leave_are_said() {
+        assert_eq!([unseen([0, 0]), unseen([91, 9])], [None, None]);
+        let words = unseen([1, 1]).unwrap();
+        assert!(
+            words.starts_with("Of 2 packets in the queues of interfaces 1 were not"),
+            "{words}"
+        );
     }
 
     #[test]

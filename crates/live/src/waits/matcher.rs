@@ -33,6 +33,8 @@ pub(super) struct Device {
     pub(super) name: String,
     /// From when a packet was handed to it until its driver got it.
     pub(super) queued: Vec<u64>,
+    /// Packets that were handed to it and never seen to leave: their addresses were used again.
+    pub(super) unseen: u64,
 }
 
 /// What was seen to wait, in nanoseconds.
@@ -76,7 +78,10 @@ impl Delays {
         self.transmit.append(&mut other.transmit);
         for mut seen in other.devices {
             match self.devices.iter_mut().find(|known| known.name == seen.name) {
-                Some(known) => known.queued.append(&mut seen.queued),
+                Some(known) => {
+                    known.queued.append(&mut seen.queued);
+                    known.unseen += seen.unseen;
+                }
                 None => self.devices.push(seen),
             }
         }
@@ -138,7 +143,7 @@ pub(super) fn matched(
 ) -> Delays {
     // Those of one time keep the order in which their CPU wrote them.
     events.sort_by_key(|event| event.at);
-    let named = |name: &String| Device { name: name.clone(), queued: Vec::new() };
+    let named = |name: &String| Device { name: name.clone(), ..Device::default() };
     let found = Delays {
         observed: until.saturating_sub(from),
         devices: devices.iter().map(named).collect(),
@@ -188,7 +193,11 @@ impl Matcher {
                 }
             }
             What::Queued { packet, device } => {
-                self.queued.insert(packet, (at, device));
+                if let Some((_, before)) = self.queued.insert(packet, (at, device))
+                    && let Some(before) = self.found.devices.get_mut(usize::from(before))
+                {
+                    before.unseen += 1;
+                }
             }
             What::Started { packet, device } => {
                 if let Some((since, same)) = self.queued.remove(&packet)
@@ -406,6 +415,7 @@ mod tests {
         let found = found(&events);
         assert_eq!(found.devices[0].queued, [10]);
         assert_eq!(found.devices[1].queued, [2, 4]);
+        assert_eq!([found.devices[0].unseen, found.devices[1].unseen], [1, 0]);
         assert_eq!(found.events, 10);
     }
 

@@ -69,6 +69,8 @@ pub struct Waits {
     pub packets: u64,
     /// Packets that found no room in a socket, of the whole machine.
     pub full: u64,
+    /// Packets in the queues of these interfaces that were seen to leave, and those that were not.
+    pub queued: [u64; 2],
     /// What waited.
     pub rows: Vec<Wait>,
     /// The threads of each group.
@@ -109,6 +111,8 @@ impl Seen {
         rows.extend(Wait::of("transmit softirq", seen.transmit.clone()));
         let mut devices: Vec<_> = seen.devices.iter().filter(|one| device(&one.name)).collect();
         devices.sort_by_key(|one| std::cmp::Reverse(one.queued.len()));
+        let seen_to_leave = devices.iter().map(|one| one.queued.len() as u64).sum();
+        let unseen = devices.iter().map(|one| one.unseen).sum();
         let queues = devices.into_iter().take(DEVICES_MAX);
         rows.extend(queues.filter_map(|one| {
             Wait::of(format!("packets in the queue of {}", one.name), one.queued.clone())
@@ -123,6 +127,7 @@ impl Seen {
             cost: self.spent.filter(|_| observed > 0.0).map(|spent| spent / observed),
             packets: seen.packets,
             full: seen.full,
+            queued: [seen_to_leave, unseen],
             rows,
             busy,
         }
@@ -153,7 +158,7 @@ mod tests {
         let unknown = Thread { process: None, ..thread(0, 9_000_000, 9) };
         let of_interest = [(11, thread(10, 1_000, 5_000)), (12, thread(10, 3_000, 0))];
         let others = [(21, thread(20, 8_000, 1)), (31, thread(30, 7_000, 1)), (41, unknown)];
-        let device = |name: &str, queued| Device { name: name.to_owned(), queued };
+        let device = |name: &str, queued| Device { name: name.to_owned(), queued, unseen: 3 };
         let delays = Delays {
             observed: 500_000_000,
             threads: of_interest.into_iter().chain(others).collect(),
@@ -173,6 +178,7 @@ mod tests {
         assert_eq!(waits.rows.len(), 6, "{:?}", waits.rows);
         assert_eq!((waits.busy[0].ran, waits.busy[0].waited), (5e-6, 8e-6));
         assert_eq!((waits.observed, waits.cost), (0.5, Some(0.02)));
+        assert_eq!(waits.queued, [2, 3]);
     }
 
     #[test]
