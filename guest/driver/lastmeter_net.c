@@ -349,12 +349,31 @@ drop:
 	return NETDEV_TX_OK;
 }
 
+/*
+ * Fills the ring for the first time, with interrupts off: frames that waited for it interrupt at once, and of `interrupt`
+ * the handler fills it, too. Frames of before the interface was down are dropped, as they would cause no interrupt.
+ */
+static void begin_receive(struct guest_net *net)
+{
+	struct sk_buff *skb;
+	unsigned long flags;
+
+	spin_lock_irqsave(&net->rx_lock, flags);
+	net->open = true;
+	virtqueue_disable_cb(net->rx);
+	do {
+		while ((skb = take(net)))
+			dev_kfree_skb_any(skb);
+	} while (net->mode == INTERRUPT && !virtqueue_enable_cb(net->rx));
+	refill(net);
+	spin_unlock_irqrestore(&net->rx_lock, flags);
+}
+
 static int open(struct net_device *dev)
 {
 	struct guest_net *net = netdev_priv(dev);
 
-	net->open = true;
-	refill(net);
+	begin_receive(net);
 	switch (net->mode) {
 	case NAPI:
 	case BACKOFF:
@@ -365,13 +384,12 @@ static int open(struct net_device *dev)
 		break;
 	case POLL:
 	case TIMED:
-		virtqueue_disable_cb(net->rx);
 		net->thread = kthread_run(watch, net, "lastmeter_net");
 		if (IS_ERR(net->thread))
 			return PTR_ERR(net->thread);
 		break;
 	default:
-		virtqueue_enable_cb(net->rx);
+		break;
 	}
 	netif_start_queue(dev);
 	return 0;
