@@ -11,7 +11,7 @@ use lastmeter_wire::framebuffer::{
     ANSWER, ANSWERED, DATA_MAX, GREETING, HEADER_LEN, Header, Operation, pixels, status,
 };
 use lastmeter_wire::rfb::Area;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -65,6 +65,10 @@ pub fn serve(
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.flush().map_err(|error| words(&error))
     };
+    // Who only looks whether somebody listens is no failure.
+    if reader.fill_buf().map_err(|error| words(&error))?.is_empty() {
+        return Ok(());
+    }
     let mut greeting = [0; GREETING.len() + 1];
     reader.read_exact(&mut greeting).map_err(|error| words(&error))?;
     if greeting[..GREETING.len()] != GREETING {
