@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Tells the program that it is a helper; its value is the parent's process id.
 const MARKER: &str = "LASTMETER_LIVE_WORKER";
@@ -90,7 +91,7 @@ pub(crate) enum Request {
     /// Receive datagrams, with work for each.
     Take(crate::receive::Job),
     /// Count what can be done on a core that others use.
-    Compete { core: usize, after: std::time::Duration, lasts: std::time::Duration, first: bool },
+    Compete { core: usize, after: Duration, lasts: std::time::Duration, first: bool },
     /// Play a part until killed.
     Act(Box<crate::staged::Role>),
     /// Give up the priority over other programs.
@@ -166,8 +167,18 @@ pub fn take_priority() {
 
 /// Undoes [`take_priority`]; the session of its own remains.
 fn give_up_priority() {
+    /// In a user namespace of its own it may write only a tenth of a second after whoever wrote last.
+    const ATTEMPTS: usize = 20;
+    const PAUSE: Duration = Duration::from_millis(20);
     let _ = rustix::process::setpriority_process(None, 0);
-    let _ = std::fs::write("/proc/self/autogroup", "0");
+    for _ in 0..ATTEMPTS {
+        match std::fs::write("/proc/self/autogroup", "0") {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(PAUSE);
+            }
+            _ => return,
+        }
+    }
 }
 
 fn serve(parent: &str, tasks: &[Entry]) -> Result<()> {

@@ -104,6 +104,9 @@ impl Windows {
     }
 }
 
+/// The least and the greatest of nothing: before it answers, a peer has no window.
+const UNKNOWN: (u32, u32) = (u32::MAX, 0);
+
 fn widen((low, high): (u32, u32), value: u32) -> (u32, u32) {
     (low.min(value), high.max(value))
 }
@@ -126,7 +129,7 @@ impl Connection {
             congestion_sum: 0.0,
             send_buffer: 0,
             receive_buffer: (seen.memory.receive_max, seen.memory.receive_max),
-            send_window: (tcp.send_window, tcp.send_window),
+            send_window: if seen.connecting { UNKNOWN } else { (tcp.send_window, tcp.send_window) },
             receive_window: (tcp.receive_window, tcp.receive_window),
             windows: Windows::default(),
             bbr_rate: seen.bbr_rate,
@@ -159,8 +162,8 @@ impl Connection {
         let window = f64::from(tcp.send_window);
         let room = window - in_flight;
         let filled = tcp.unacked > 0 && (in_flight >= FILLED * window || room < tcp.segment.into());
-        count(&mut looks.window_filled, filled);
-        count(&mut looks.window_closed, tcp.send_window < 2 * tcp.segment);
+        count(&mut looks.window_filled, filled && !seen.connecting);
+        count(&mut looks.window_closed, tcp.send_window < 2 * tcp.segment && !seen.connecting);
         let congested = f64::from(tcp.unacked) >= FILLED * f64::from(tcp.congestion_window);
         count(&mut looks.congestion_filled, tcp.unacked > 0 && congested);
         let tail = tcp.not_sent > 0 && tcp.not_sent < tcp.segment && tcp.unacked > 0;
@@ -180,7 +183,9 @@ impl Connection {
         self.held.iter_mut().zip(now).for_each(|(sum, bytes): (&mut f64, f64)| *sum += bytes);
         self.send_buffer = memory.send_max;
         self.receive_buffer = widen(self.receive_buffer, memory.receive_max);
-        self.send_window = widen(self.send_window, tcp.send_window);
+        if !seen.connecting {
+            self.send_window = widen(self.send_window, tcp.send_window);
+        }
         self.receive_window = widen(self.receive_window, tcp.receive_window);
     }
 
@@ -262,6 +267,31 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_that_has_not_answered_yet_closes_no_window() {
+        let end = SocketAddr::from(([10, 0, 0, 1], 80));
+        let mut seen = Seen {
+            inode: 1,
+            connecting: true,
+            local: end,
+            remote: end,
+            receive_queue: 0,
+            tcp: TcpInfo { segment: 1448, unacked: 1, ..TcpInfo::default() },
+            memory: crate::observe::diag::Memory::default(),
+            bbr_rate: None,
+        };
+        let mut connection = Connection::new(&seen, 1, 0.0);
+        connection.note(&seen, 0.1);
+        seen.connecting = false;
+        for (at, window) in [(0.2, 64_000), (0.3, 128_000)] {
+            seen.tcp.send_window = window;
+            connection.note(&seen, at);
+        }
+        let looks = &connection.looks;
+        assert_eq!((looks.all, looks.window_closed, looks.window_filled), (3, 0, 0));
+        assert_eq!(connection.send_window, (64_000, 128_000));
+    }
 
     #[test]
     fn time_asleep_is_what_is_left_of_time_awake_however_often_it_was_seen_so() {

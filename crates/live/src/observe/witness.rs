@@ -313,7 +313,8 @@ fn network(w: &mut Witnesses, group: &[&Connection]) {
     w.variation = main.windows.variation();
     w.lossy_windows = main.windows.with_loss();
     w.window = main.send_window.1;
-    w.window_constant = f64::from(main.send_window.0) / f64::from(main.send_window.1.max(1));
+    let (least, most) = main.send_window;
+    w.window_constant = (f64::from(least) / f64::from(most.max(1))).min(1.0);
     w.send_buffer = main.send_buffer;
     w.receive_buffer = main.receive_buffer.1;
     w.receive_buffer_fixed = main.receive_buffer.0 == main.receive_buffer.1;

@@ -518,6 +518,16 @@ mod tests {
     }
 
     #[test]
+    fn a_receiver_takes_the_rate_of_many_connections_for_that_of_many_windows() {
+        let reads =
+            Witnesses { sends: false, receive: 0.99, send: 0.0, send_full: 0.0, ..blocked() };
+        let fixed =
+            Witnesses { receive_buffer_fixed: true, receive_rtt: 0.01, connections: 1, ..reads };
+        assert_eq!(cause(fixed), Some(Cause::ReceiveBuffer));
+        assert_eq!(cause(Witnesses { connections: 64, ..fixed }), None);
+    }
+
+    #[test]
     fn names_connections_datagrams_and_no_network_are_told_apart() {
         let short = Witnesses {
             opened: 10.0,
