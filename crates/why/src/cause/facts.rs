@@ -90,6 +90,7 @@ test!(WANTS_CPU, "its thread was ready all along", |w| Some(w.run + w.wait >= BU
 test!(ELSEWHERE, "it slept elsewhere", |w| Some(w.disk + w.pipe + w.timer >= 0.15));
 test!(QUOTA, "its quota was used up", |w| w.throttled.map(|share| share >= THROTTLED));
 test!(POLLS, "it waited for events", |w| Some(w.poll >= MOST));
+test!(SERVES, "it waited for connections or for data", |w| Some(w.accept + w.receive >= MOST));
 test!(WAITS_FOR_REPLY, "it waited for the reply", |w| Some(w.receive + w.poll >= MOST));
 
 // What lay in its sockets.

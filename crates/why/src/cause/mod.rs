@@ -544,6 +544,7 @@ mod tests {
         assert_eq!(cause(names), Some(Cause::NameLookUp));
         let none = Witnesses { bytes: 0, send: 0.0, run: 0.9, ..blocked() };
         assert_eq!(cause(none), Some(Cause::NoNetwork));
+        assert_eq!(cause(Witnesses { run: 0.0, accept: 1.0, ..none }), None);
         let flood = Witnesses { datagrams: (5000.0, 0.0), overflowed: 0.5, sends: false, ..none };
         assert_eq!(cause(flood), Some(Cause::DatagramOverflow));
     }

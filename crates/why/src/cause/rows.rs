@@ -407,7 +407,7 @@ pub(super) const OTHER: &[Row] = &[
     Row {
         cause: Cause::NoNetwork,
         needs: &[QUIET],
-        refuted_by: &[NAMES, QUOTA, WAITED],
+        refuted_by: &[NAMES, QUOTA, WAITED, SERVES],
         share: |w| w.run.max(w.timer).max(w.disk).max(w.pipe),
         words: |w| format!("The program uses no network: it {}", doing(w)),
         advice: advice::no_network,
