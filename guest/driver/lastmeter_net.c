@@ -121,24 +121,26 @@ static bool short_of_buffers(struct guest_net *net)
 	return false;
 }
 
-/* The next packet, or none. */
+/* The next packet, or none. After a bad one the ring may hold others, which would cause no interrupt. */
 static struct sk_buff *take(struct guest_net *net)
 {
 	unsigned int len;
-	struct page *page = virtqueue_get_buf(net->rx, &len);
+	struct page *page;
 	struct sk_buff *skb;
 
-	if (!page)
-		return NULL;
-	/* The page's reference of the device becomes the packet's. */
-	skb = build_skb(page_address(page), PAGE_SIZE);
-	if (!skb || len < HEADER + ETH_HLEN || len > HEADER + FRAME_MAX) {
+	for (;;) {
+		page = virtqueue_get_buf(net->rx, &len);
+		if (!page)
+			return NULL;
+		/* The page's reference of the device becomes the packet's. */
+		skb = build_skb(page_address(page), PAGE_SIZE);
+		if (skb && len >= HEADER + ETH_HLEN && len <= HEADER + FRAME_MAX)
+			break;
 		net->dev->stats.rx_errors++;
 		if (skb)
 			kfree_skb(skb);
 		else
 			put_page(page);
-		return NULL;
 	}
 	skb_reserve(skb, NET_SKB_PAD + HEADER);
 	skb_put(skb, len - HEADER);
@@ -350,8 +352,9 @@ drop:
 }
 
 /*
- * Fills the ring for the first time, with interrupts off: frames that waited for it interrupt at once, and of `interrupt`
- * the handler fills it, too. Frames of before the interface was down are dropped, as they would cause no interrupt.
+ * Fills the ring for the first time. Frames that have waited for it interrupt at once, and the handler of `interrupt`
+ * fills it as well, so interrupts are off meanwhile. What is left in the ring from before the interface was down is
+ * dropped: it would never cause an interrupt.
  */
 static void begin_receive(struct guest_net *net)
 {

@@ -32,10 +32,10 @@ fn kit() -> Option<(Kit, MutexGuard<'static, ()>)> {
     None
 }
 
-/// What a measurement says.
+/// Whether a measurement shows livelock with interrupts and none with a clock.
 enum Found {
-    As,
-    Not(String),
+    Yes,
+    No(String),
     Undecided(String),
 }
 
@@ -77,9 +77,9 @@ fn livelock(kit: &Kit) -> Found {
     let (with, left, by_clock) = (kept(interrupts), last(interrupts).left, kept(timed));
     // E-96, E-100: more is sent, less is done, and nothing is left. E-102: what a clock limits goes on.
     if with < 0.5 && left < 0.2 && by_clock > 0.7 {
-        return Found::As;
+        return Found::Yes;
     }
-    Found::Not(format!(
+    Found::No(format!(
         "by interrupts {with:.2} of the peak, {left:.2} left; by a clock {by_clock:.2}"
     ))
 }
@@ -87,17 +87,18 @@ fn livelock(kit: &Kit) -> Found {
 #[test]
 fn interrupts_livelock_a_real_kernel_and_a_clock_does_not_e_96_e_100_e_102() {
     let Some((kit, _alone)) = kit() else { return };
-    // The peak is of a third of a second: what took the processor meanwhile is in it, so two measurements must agree.
+    // The peak comes from a third of a second, in which others may have used the processor: only two measurements that
+    // agree contradict it.
     let found = match livelock(&kit) {
-        Found::Not(first) => {
+        Found::No(first) => {
             println!("once more: {first}");
             livelock(&kit)
         }
         found => found,
     };
     match found {
-        Found::As => {}
-        Found::Not(found) => panic!("{found}"),
+        Found::Yes => {}
+        Found::No(found) => panic!("{found}"),
         Found::Undecided(found) => println!("UNDECIDED: {found}"),
     }
 }

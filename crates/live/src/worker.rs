@@ -91,7 +91,7 @@ pub(crate) enum Request {
     /// Receive datagrams, with work for each.
     Take(crate::receive::Job),
     /// Count what can be done on a core that others use.
-    Compete { core: usize, after: Duration, lasts: std::time::Duration, first: bool },
+    Compete { core: usize, after: Duration, lasts: Duration, first: bool },
     /// Play a part until killed.
     Act(Box<crate::staged::Role>),
     /// Give up the priority over other programs.
@@ -167,7 +167,7 @@ pub fn take_priority() {
 
 /// Undoes [`take_priority`]; the session of its own remains.
 fn give_up_priority() {
-    /// In a user namespace of its own it may write only a tenth of a second after whoever wrote last.
+    /// In a user namespace the kernel takes it only a tenth of a second after anybody's last write.
     const ATTEMPTS: usize = 20;
     const PAUSE: Duration = Duration::from_millis(20);
     let _ = rustix::process::setpriority_process(None, 0);

@@ -11,6 +11,7 @@ use attempts::{children, in_time, interfaces, wait_until_gone};
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_live::limit::{self, Limit, Network};
 use lastmeter_live::namespace::{Hosts, Isolation};
+use lastmeter_live::staged::{End, Play, Running};
 use lastmeter_live::transfer::{
     self, CopyIn, Measurement, Pause, Placement, Relay, Setting, Workload,
 };
@@ -61,8 +62,20 @@ const TESTS: &[(&str, fn())] = &[
     ("predicts_its_own_reference_within_a_third", predicts),
     ("transactions_of_dtp_are_done_and_executed_alike_n_05", transactions),
     ("who_closes_first_keeps_the_connections_state_n_72_n_73", closes_first),
+    ("ends_under_load_give_up_their_priority", ordinary_priority),
     ("a_socket_gets_what_is_sent_whatever_the_kernel_is_told_e_106", socket_receives),
 ];
+
+fn ordinary_priority() {
+    let load = Play { load: true, ..Play::PLAIN };
+    let running = Running::start(&load).unwrap();
+    for end in [End::Sender, End::Receiver] {
+        match std::fs::read_to_string(format!("/proc/{}/autogroup", running.pid(end))) {
+            Ok(group) => assert!(group.trim_end().ends_with("nice 0"), "{end:?}: {group}"),
+            Err(error) => println!("SKIP: no autogroups: {error}"),
+        }
+    }
+}
 
 fn limit_of(setting: Setting) -> (Limit, Measurement) {
     let m = transfer::run(&setting).unwrap();

@@ -65,7 +65,7 @@ pub fn serve(
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.flush().map_err(|error| words(&error))
     };
-    // Who only looks whether somebody listens is no failure.
+    // A program that only tried whether something listens here.
     if reader.fill_buf().map_err(|error| words(&error))?.is_empty() {
         return Ok(());
     }

@@ -203,6 +203,16 @@ fn hostile(random: &mut Random) -> Vec<u8> {
     header.emit().into_iter().chain(data).collect()
 }
 
+#[test]
+fn who_only_connects_is_no_failure_and_who_stops_within_a_greeting_is() {
+    let server = start();
+    let serve = |sent: &'static [u8]| {
+        commands::serve(&server.display, sent, std::io::sink(), || Ok(None), || ())
+    };
+    assert_eq!(serve(b""), Ok(()));
+    assert!(serve(b"LM").is_err_and(|why| why.contains("the connection ended")));
+}
+
 /// The demonstration of Netstation's derived display, N-23: whatever a stranger sends, not a pixel outside of its part
 /// changes, and none is read.
 #[test]
