@@ -8,8 +8,6 @@
 
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
-#[path = "../../live/tests/attempts/awake.rs"]
-mod awake;
 #[path = "live/classes.rs"]
 mod classes;
 #[path = "live/kernel.rs"]
@@ -28,7 +26,6 @@ mod striped;
 mod vunet;
 
 use attempts::{children, in_time, interfaces, wait_until_gone};
-use awake::awake;
 use lastmeter::emulate::{Demand, Options, Report, Started, run};
 use lastmeter_base::Duration;
 use lastmeter_engine::Control;

@@ -5,16 +5,15 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
 mod attempts;
-#[path = "attempts/awake.rs"]
-mod awake;
 
 use attempts::in_time;
-use awake::awake;
 use lastmeter_base::{Bytes, Duration};
+use lastmeter_linux::cores;
 use lastmeter_live::namespace::{Hosts, Isolation};
 use lastmeter_live::transfer::{Pause, Setting, Workload};
 use lastmeter_live::waits::{EVENTS_MAX, Wait, Waits};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn main() {
     lastmeter_live::worker::enter_if_asked(&[]);
@@ -79,6 +78,30 @@ fn shared_core() {
     in_time!(longest("receiver for a CPU") >= 1e-3, "it waited {:?}", waits.rows);
     in_time!(right >= 0.2, "the busy loop took {right} of the core");
     in_time!((share - right).abs() <= 0.2, "{share} instead of {right}");
+}
+
+/// Does something while a thread on each CPU has nothing else to do.
+fn awake<T>(run: impl FnOnce() -> T) -> T {
+    struct Ends<'a>(&'a AtomicBool);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let over = &AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        // Also if it fails.
+        let _ends = Ends(over);
+        for core in cores::allowed().unwrap() {
+            threads.spawn(move || {
+                cores::pin(Some(core)).unwrap();
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        run()
+    })
 }
 
 /// At 100 Mbit/s 64 KiB take 5 ms, and what is behind them waits as long; without the bucket, hardly at all. The bucket

@@ -5,7 +5,7 @@
 //! description on a wall clock. And where the bottleneck is as a network becomes faster (N-42, Fig 2 of ATOMIC-2's
 //! report).
 
-use super::{awake, go, in_time, is_installed, options, parse, shell, temporary};
+use super::{go, in_time, is_installed, options, parse, shell, temporary};
 use lastmeter::emulate::Options;
 use lastmeter_base::{Bytes, Duration, Quantity, Rate};
 use lastmeter_host::adapter::cim::Cim;
@@ -63,14 +63,13 @@ fn by_machine() -> f64 {
     pipeline::run(&cim, FRAME, (1, 50), Variation::None, 0).mean.as_secs_f64()
 }
 
-/// Half of the median round trip of real packets, which pass the adapter on either way. The pings are 50 ms apart, so
-/// an idle machine would have to wake up for each.
+/// Half of the median round trip of real packets, which pass the adapter on either way.
 fn by_live_run() -> f64 {
     let file = temporary("methods");
     let script = format!("ping -c 20 -i 0.05 -s {DATA} 10.77.0.2 > {}", file.display());
     let programs = vec![shell("alice", &script, true)];
     let kind = Kind::Tap(Offload::Checksum);
-    let report = awake(|| go(&parse(ADAPTER, &[]), &Options { programs, ..options(kind) }));
+    let report = go(&parse(ADAPTER, &[]), &Options { programs, ..options(kind) });
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(report.status, Some(0), "{text}");
