@@ -51,6 +51,10 @@ const EVERY: f64 = 0.02;
 const EVERY_MAX: f64 = 0.5;
 /// The share of one CPU that sampling may take.
 const COST_MAX: f64 = 0.005;
+/// The same of the first samples, as many as a sure verdict takes: with fewer a short transfer says little, and a
+/// sample on the core of a busy sender takes long, since interrupts there are in its time.
+const COST_FIRST: f64 = 0.02;
+const FIRST: u32 = 20;
 /// Samples between two searches for new processes and sockets, which cost more than a sample.
 const SEARCH_EVERY: u32 = 8;
 /// Where names are looked up.
@@ -310,7 +314,8 @@ fn looks(
         look(follower)?;
         let run = clock.read()?.0;
         let cost = (run - run_from) / (now() - from).max(EVERY);
-        if pause(follower, cost, ((run - before) / COST_MAX).clamp(EVERY, EVERY_MAX))? {
+        let most = if follower.looks <= FIRST { COST_FIRST } else { COST_MAX };
+        if pause(follower, cost, ((run - before) / most).clamp(EVERY, EVERY_MAX))? {
             break;
         }
     }

@@ -7,7 +7,7 @@ pub(super) const MOST: f64 = 0.5;
 /// Too much of the time for the opposite to be true.
 pub(super) const SOME: f64 = 0.3;
 /// A CPU that is idle a third of the time is not the limit.
-const BUSY: f64 = 0.67;
+pub(super) const BUSY: f64 = 0.67;
 /// Waiting for a CPU this long, the thread shares it.
 const CROWDED: f64 = 0.25;
 /// A control group kept from its CPUs for this share of the time limits its program.

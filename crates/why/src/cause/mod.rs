@@ -16,7 +16,8 @@ pub use advice::{Advice, Lift};
 pub use both::is_hidden;
 pub use gain::{Gain, Predicted, of as gain};
 
-use facts::{DATAGRAMS, MOST, SOME};
+use both::SELDOM;
+use facts::{BUSY, DATAGRAMS, MOST, SOME};
 use lastmeter_ledger::Confidence;
 use lastmeter_live::observe::Witnesses;
 use rows::Row;
@@ -194,6 +195,15 @@ fn open(w: &Witnesses) -> (bool, String) {
              sender's side can tell.",
             percent(waiting)
         )),
+        // A buffer that is seldom full, by a program that has time left, is no slow reader's.
+        w if !w.sends && waiting >= SOME && w.run < BUSY && w.queue_full < SELDOM => {
+            elsewhere(format!(
+                "The program waited for data {}, and its buffer was full {}: the sender or the \
+                 network limits, which only the sender's side can tell.",
+                percent(waiting),
+                percent(w.queue_full)
+            ))
+        }
         w if (facts::TARDY.is)(w) == Some(true) && waiting >= MOST => elsewhere(format!(
             "It waited {} for the other end, which takes longer than the round trip to reply; why, \
              only that end can tell.",
@@ -243,10 +253,11 @@ fn found(w: &Witnesses, row: &Row, rows: &[Row]) -> Finding {
     });
     let read = row.needs.iter().chain(row.refuted_by).all(|test| so(test).is_some());
     let disturbed = w.wait >= DISTURBED && row.cause != Cause::SharedCpu;
-    // These rest on counts of few events or on what a queue looks like from afar.
+    // These rest on counts of few events or on what looks like a queue, or like a round trip, from afar.
     let inferred = match row.cause {
         Cause::Loss | Cause::Policer | Cause::Reordering | Cause::CongestionWindow => true,
         Cause::LinkRate => w.lost == 0.0,
+        Cause::ReceiveBuffer => !w.sends,
         _ => false,
     };
     let coarse = w.looks.max(w.program_looks) < LOOKS_SURE;
@@ -420,6 +431,10 @@ mod tests {
         assert!(finding.words.contains("waited for data"), "{}", finding.words);
         let asleep = Witnesses { receive: 0.0, timer: 0.95, queue_full: 0.9, ..w };
         assert_eq!(cause(asleep), Some(Cause::ReceiverSleeps));
+        // It waits for less than half of the time, but has time left, and its buffer is never full.
+        let keeps_up = Witnesses { receive: 0.45, run: 0.5, ..w };
+        assert!(judge(&keeps_up).elsewhere);
+        assert!(!judge(&Witnesses { queue_full: 0.2, ..keeps_up }).elsewhere);
     }
 
     #[test]
@@ -483,7 +498,9 @@ mod tests {
         let out = Witnesses { at: (1.0, 1_000_000), ..queue };
         let back = Witnesses { at: (1.0, 1_400_000), ..waits };
         assert_eq!(of(&out, &back), Some(Cause::AckPath));
+        // Too few of them, or more than a round trip of 90 ms can have on the way.
         assert_eq!(of(&out, &Witnesses { at: (1.0, 1_050_000), ..waits }), None);
+        assert_eq!(of(&out, &Witnesses { at: (1.0, 1_600_000), ..waits }), None);
         // Not if the clocks may be as far apart.
         let full = Witnesses { at: (1.0, 1_400_000), ..waits };
         let sides = ((Some(&out), &judge(&out)), (Some(&full), &judge(&full)));
@@ -524,6 +541,8 @@ mod tests {
         let fixed =
             Witnesses { receive_buffer_fixed: true, receive_rtt: 0.01, connections: 1, ..reads };
         assert_eq!(cause(fixed), Some(Cause::ReceiveBuffer));
+        // Its round trip may be its sender's pauses.
+        assert_eq!(judge(&fixed).confidence, Confidence::Medium);
         assert_eq!(cause(Witnesses { connections: 64, ..fixed }), None);
     }
 
