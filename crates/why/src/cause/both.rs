@@ -8,6 +8,8 @@ use lastmeter_live::observe::Witnesses;
 
 /// A side whose process nobody could look at attributes less than this share of its time.
 const HIDDEN: f64 = 0.9;
+/// A connection that has lasted fewer round trips has no rate yet from which to take the time of its way back.
+const TRIPS: f64 = 6.0;
 /// A reader that keeps up fills half of its buffer this often at most.
 pub(super) const SELDOM: f64 = 0.1;
 
@@ -100,8 +102,8 @@ pub(super) fn path(
     // A queue on the way there would lose data, and what is lost makes what has arrived uneven.
     let held = out.window_limited >= SOME || out.lost > 0.0 || out.connections > 1;
     let full = facts::queued(out) && out.congestion_filled >= MOST && !held;
-    let takes = (queue / 2.0..=out.rtt).contains(&way_back);
-    if out.sends && plain && full && clock <= queue / 4.0 && takes {
+    let young = out.seconds < TRIPS * out.rtt;
+    if out.sends && plain && full && !young && clock <= queue / 4.0 && way_back >= queue / 2.0 {
         let words = format!(
             "The way back is full: acknowledgements take {:.0} ms of a round trip of {:.0} ms",
             1e3 * way_back,

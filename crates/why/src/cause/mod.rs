@@ -498,9 +498,9 @@ mod tests {
         let out = Witnesses { at: (1.0, 1_000_000), ..queue };
         let back = Witnesses { at: (1.0, 1_400_000), ..waits };
         assert_eq!(of(&out, &back), Some(Cause::AckPath));
-        // Too few of them, or more than a round trip of 90 ms can have on the way.
         assert_eq!(of(&out, &Witnesses { at: (1.0, 1_050_000), ..waits }), None);
-        assert_eq!(of(&out, &Witnesses { at: (1.0, 1_600_000), ..waits }), None);
+        // Not after five round trips.
+        assert_eq!(of(&Witnesses { seconds: 0.45, ..out }, &back), None);
         // Not if the clocks may be as far apart.
         let full = Witnesses { at: (1.0, 1_400_000), ..waits };
         let sides = ((Some(&out), &judge(&out)), (Some(&full), &judge(&full)));
