@@ -248,7 +248,8 @@ fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::obs
         "  cost {:.4}, {} looks: {:?}",
         observation.cost, observation.looks, observation.witnesses
     );
-    in_time!(observation.cost < 0.03, "observing cost {:.3} of a CPU", observation.cost);
+    // Half of what may be; the first second costs most.
+    in_time!(observation.cost < 0.05, "observing cost {:.3} of a CPU", observation.cost);
     observation
 }
 

@@ -53,7 +53,7 @@ const EVERY_MAX: f64 = 0.5;
 const COST_MAX: f64 = 0.005;
 /// The same of the first samples, as many as a sure verdict takes: with fewer a short transfer says little, and a
 /// sample on the core of a busy sender takes long, since interrupts there are in its time.
-const COST_FIRST: f64 = 0.02;
+const COST_FIRST: f64 = 0.01;
 const FIRST: u32 = 20;
 /// Samples between two searches for new processes and sockets, which cost more than a sample.
 const SEARCH_EVERY: u32 = 8;
