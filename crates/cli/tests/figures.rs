@@ -136,9 +136,8 @@ fn n_68_copies_that_overlap_carry_long_messages_faster() {
 }
 
 /// Aurora §3.5.1 and its model: the IP handler "delivers too, later by its work". So the same bytes cost more through
-/// IP than to a native socket. AF_PACKET's ring is larger than caches, so where others use the memory it costs as much
-/// as UDP, which copies into one buffer, or a few percent more. A quarter is left for that: settled after such runs,
-/// less than UDP was asked before. AF_XDP needs root.
+/// IP than to a native socket. On one host AF_PACKET's ring cost up to 13 % more than UDP, for a reason that was not
+/// traced; a quarter is left for that. Settled after such runs: less than UDP was asked before. AF_XDP needs root.
 #[test]
 fn a_67_a_native_socket_takes_the_same_data_for_no_more_than_ip() {
     const MORE: f64 = 1.25;
