@@ -17,6 +17,8 @@
 //! | ring | 512 KiB for each CPU; what finds no room is counted as lost |
 //! | cost | see docs/why.md |
 
+#[cfg(test)]
+mod beside;
 mod classes;
 mod record;
 pub mod stages;
@@ -29,12 +31,12 @@ pub use tally::{Counts, Group, Sampled, Share};
 use crate::transfer::meter::SchedulerClock;
 use crate::waits::Watching;
 use lastmeter_linux::Result;
-use lastmeter_linux::perf::{Event, Whose};
+use lastmeter_linux::perf::{Event, PERIOD, Whose};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use symbols::Symbols;
 use tally::Tally;
 
@@ -120,7 +122,8 @@ impl Sampler {
         self
     }
 
-    /// Starts counting from zero.
+    /// Starts counting from zero. The CPUs' clocks start one after another, evenly over a period: clocks that ring
+    /// together would see each other's interrupts, as one CPU waits for a lock that an interrupted one holds.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -128,7 +131,15 @@ impl Sampler {
         let mut inner = self.shared.inner();
         inner.read();
         inner.tally.reset();
-        inner.events.iter().try_for_each(|event| event.count(true))
+        let apart = Duration::from_nanos(PERIOD / inner.events.len().max(1) as u64);
+        let begun = Instant::now();
+        for (place, event) in (0..).zip(&inner.events) {
+            while begun.elapsed() < apart * place {
+                std::hint::spin_loop();
+            }
+            event.count(true)?;
+        }
+        Ok(())
     }
 
     /// Stops counting; what was sampled since it began.
