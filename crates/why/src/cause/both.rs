@@ -82,8 +82,10 @@ pub(super) fn path(
 ) -> Option<Finding> {
     let sure = out.wait < DISTURBED && back.wait < DISTURBED;
     let waits = back.receive + back.poll;
-    // A window that is not filled each round trip has an owner who is slow, though it may seem to vary only.
-    let unfilled = out.sends && out.window_limited >= MOST && !facts::is_window_a_trip(out);
+    // A window that is not filled each round trip has an owner who is slow, though it may seem to vary only. One that
+    // keeps its size may wait in a full link as well.
+    let waits_for_it = out.sends && out.window_limited >= MOST && !facts::is_window_a_trip(out);
+    let unfilled = waits_for_it && !facts::is_window_steady(out);
     let slow = match sender.cause {
         None => sender.elsewhere && unfilled,
         cause => cause == Some(Cause::ReceiverSlow),
