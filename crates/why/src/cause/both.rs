@@ -90,7 +90,9 @@ pub(super) fn path(
         None => sender.elsewhere && unfilled,
         cause => cause == Some(Cause::ReceiverSlow),
     };
-    if slow && receiver.cause.is_none() && waits >= MOST {
+    // A receiver that takes its buffer for small only sees that little comes; its sender sees the window shut.
+    let open = receiver.cause.is_none_or(|cause| cause == Cause::ReceiveBuffer);
+    if slow && open && waits >= MOST {
         let words = "The sender's data is not taken while the receiver waits for data: what \
                      passes it on between them is the limit";
         return Some(finding(Cause::Proxy, out.window_limited, words, advice::proxy(out), sure));

@@ -139,6 +139,10 @@ fn both_sides_see_a_proxy_and_a_full_way_back() {
         joined((Some(out), &judge(out)), (Some(back), &judge(back)), 0.0).cause
     };
     assert_eq!(of(&slow, &waits), Some(Cause::Proxy));
+    // Its receiver takes the pauses for round trips of a small buffer.
+    let guesses = Witnesses { receive_buffer_fixed: true, receive_rtt: 0.01, ..waits };
+    assert_eq!(judge(&guesses).cause, Some(Cause::ReceiveBuffer));
+    assert_eq!(of(&slow, &guesses), Some(Cause::Proxy));
     // A window of 262 kB, of which less than half comes each round trip.
     let varies = Witnesses { window_closed: 0.0, window_constant: 0.3, window: 1 << 18, ..slow };
     assert_eq!(judge(&varies).cause, None);
