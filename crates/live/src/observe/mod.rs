@@ -14,6 +14,7 @@ mod diag;
 mod far;
 pub mod lift;
 mod pipes;
+mod polled;
 mod processes;
 mod surroundings;
 mod tally;
@@ -198,6 +199,8 @@ struct Follower {
     /// Looks with a socket to a name server.
     names: u32,
     pipes: BTreeMap<u32, pipes::Ends>,
+    /// Sockets, and whether they are of this host alone.
+    local: BTreeMap<u32, bool>,
     datagrams: datagrams::Tally,
     looks: u32,
     /// Seconds that reading sockets took, all looks.
@@ -425,8 +428,9 @@ impl Follower {
     fn threads(&mut self) {
         let mut looks = BTreeMap::new();
         let at = now();
+        let mut known = polled::Known { pipes: &self.pipes, local: &mut self.local };
         for pid in &self.pids {
-            processes::threads(*pid, &mut looks);
+            processes::threads(*pid, &mut known, &mut looks);
         }
         for (tid, look) in looks {
             if self.threads.len() < KEPT_MAX || self.threads.contains_key(&tid) {
@@ -491,12 +495,25 @@ impl Follower {
         witness::mover(most.as_slice(), threads)
     }
 
+    /// The pipes of processes that were there for most of the looks: not of the shells that start a program.
+    fn lasting(&self) -> BTreeMap<u32, pipes::Ends> {
+        let mut looks: BTreeMap<u32, u32> = BTreeMap::new();
+        for thread in self.threads.values() {
+            let most = looks.entry(thread.last.pid).or_default();
+            *most = thread.all.max(*most);
+        }
+        let lasts = |pid: &u32| looks.get(pid).is_some_and(|&seen| 2 * seen >= self.looks);
+        let all = self.pipes.iter().filter(|(pid, _)| lasts(pid));
+        all.map(|(pid, ends)| (*pid, ends.clone())).collect()
+    }
+
     fn so_far(&mut self, elapsed: f64, status: Option<ExitStatus>, cost: f64) -> Observation {
         self.surroundings();
         let around = self.around(elapsed);
         let all: Vec<&Connection> = self.connections.values().collect();
         let threads: Vec<&Thread> = self.threads.values().collect();
         let witnesses = witness::of(&all, &threads, elapsed, &around);
+        let owner = all.iter().max_by_key(|one| one.bytes()).map(|one| one.pid);
         let mut connections: Vec<Observed> = all.iter().map(|one| one.observed()).collect();
         connections.sort_by_key(|c| std::cmp::Reverse(c.sent + c.received));
         connections.truncate(CONNECTIONS_MAX);
@@ -512,7 +529,7 @@ impl Follower {
             system: self.processes.values().map(|t| t.1).sum(),
             connections,
             witnesses,
-            pipeline: pipes::chain(&self.pipes, &threads, elapsed),
+            pipeline: pipes::chain(&self.lasting(), owner, &threads, elapsed),
             closed: closed::of(self.closings.values(), self.connections.values()),
             timeline: self.mover(&threads).map(|thread| thread.history.timeline()),
             reading: self.reading / f64::from(self.looks.max(1)),

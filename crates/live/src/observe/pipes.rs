@@ -48,6 +48,13 @@ pub(super) struct Ends {
     writes: BTreeSet<u64>,
 }
 
+impl Ends {
+    /// Whether the process holds both ends of a pipe.
+    pub(super) fn is_own(&self, inode: u64) -> bool {
+        self.reads.contains(&inode) && self.writes.contains(&inode)
+    }
+}
+
 /// The ends that `pid` holds; `None` if it has ended.
 pub(super) fn of(pid: u32) -> Option<Ends> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
@@ -66,8 +73,14 @@ pub(super) fn of(pid: u32) -> Option<Ends> {
     Some(ends)
 }
 
-/// The longest chain of processes, each of which writes a pipe that the next reads; empty without a pipe.
-pub(super) fn chain(ends: &BTreeMap<u32, Ends>, threads: &[&Thread], elapsed: f64) -> Vec<Stage> {
+/// The longest chain of processes, each of which writes a pipe that the next reads, and one of which is the `owner` of
+/// the connection, if there is one; empty without a pipe.
+pub(super) fn chain(
+    ends: &BTreeMap<u32, Ends>,
+    owner: Option<u32>,
+    threads: &[&Thread],
+    elapsed: f64,
+) -> Vec<Stage> {
     let next = |pid: u32| {
         let from = &ends[&pid].writes;
         let reads = |(other, end): &(&u32, &Ends)| **other != pid && !end.reads.is_disjoint(from);
@@ -82,7 +95,7 @@ pub(super) fn chain(ends: &BTreeMap<u32, Ends>, threads: &[&Thread], elapsed: f6
             }
             chain.push(pid);
         }
-        if chain.len() > longest.len() {
+        if chain.len() > longest.len() && owner.is_none_or(|pid| chain.contains(&pid)) {
             longest = chain;
         }
     }
@@ -101,7 +114,7 @@ fn stage(pid: u32, name: &str, threads: &[&Thread], elapsed: f64) -> Stage {
     Stage {
         name: name.to_owned(),
         pid,
-        starved: most(&[State::PipeRead]),
+        starved: most(&[State::PipeRead, State::PipeOrSocket]),
         blocked: most(&[State::PipeWrite]),
         run: grown(|t| t.last.run - t.first.run).min(1.0),
         wait: grown(|t| t.last.wait - t.first.wait).min(1.0),
@@ -125,11 +138,14 @@ mod tests {
         let three = [(9, ends(&[], &[1])), (4, ends(&[1], &[2])), (7, ends(&[2], &[]))];
         let pids = |all: &[(u32, Ends)]| {
             let all = all.iter().cloned().collect();
-            chain(&all, &[], 1.0).iter().map(|stage| stage.pid).collect::<Vec<_>>()
+            chain(&all, None, &[], 1.0).iter().map(|stage| stage.pid).collect::<Vec<_>>()
         };
         assert_eq!(pids(&three), [9, 4, 7]);
         assert!(pids(&[(1, ends(&[5], &[6]))]).is_empty());
         assert_eq!(pids(&[(1, ends(&[5], &[6])), (2, ends(&[6], &[5]))]).len(), 2);
+        let all = three.iter().cloned().collect();
+        assert_eq!(chain(&all, Some(4), &[], 1.0).len(), 3);
+        assert!(chain(&all, Some(5), &[], 1.0).is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A process and its descendants in procfs: their sockets and their threads' CPU time.
 
+use super::polled::{self, Known};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -29,6 +30,8 @@ pub(super) enum State {
     Receive,
     /// Asleep until one of several descriptors is ready.
     Poll,
+    /// Asleep until there is data in a pipe or in a socket.
+    PipeOrSocket,
     /// Asleep until a connection is made.
     Connect,
     /// Asleep until somebody connects.
@@ -87,7 +90,7 @@ pub(super) fn sockets(pid: u32, into: &mut BTreeMap<u32, u32>) {
 }
 
 /// A look at every thread of `pid`, the first [`THREADS_MAX`].
-pub(super) fn threads(pid: u32, into: &mut BTreeMap<u32, ThreadLook>) {
+pub(super) fn threads(pid: u32, known: &mut Known<'_>, into: &mut BTreeMap<u32, ThreadLook>) {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
     for entry in entries.flatten().take(THREADS_MAX) {
         let Some(tid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
@@ -102,7 +105,7 @@ pub(super) fn threads(pid: u32, into: &mut BTreeMap<u32, ThreadLook>) {
         let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
         let state = match rest.as_bytes().first() {
             Some(b'D') => State::Disk,
-            Some(b'S') => asleep(pid, &read("wchan"), &read("syscall")),
+            Some(b'S') => asleep(pid, &read("wchan"), &read("syscall"), known),
             _ => State::Ready,
         };
         into.insert(tid, ThreadLook { pid, run, wait, user, system, state });
@@ -110,7 +113,7 @@ pub(super) fn threads(pid: u32, into: &mut BTreeMap<u32, ThreadLook>) {
 }
 
 /// Where a thread of `pid` sleeps: by the kernel's function, and by the system call and its descriptor.
-fn asleep(pid: u32, function: &str, call: &str) -> State {
+fn asleep(pid: u32, function: &str, call: &str, known: &mut Known<'_>) -> State {
     if function.contains("nanosleep") {
         return State::Timer;
     }
@@ -135,24 +138,26 @@ fn asleep(pid: u32, function: &str, call: &str) -> State {
         libc::SYS_sendmsg,
         libc::SYS_sendfile,
     ];
-    // One that is asked to wait for no descriptor at all is a timer.
     const POLLS: [i64; 4] =
         [libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
-    let argument =
-        words.next().and_then(|w| u64::from_str_radix(w.trim_start_matches("0x"), 16).ok());
+    let mut argument =
+        || words.next().and_then(|w| u64::from_str_radix(w.trim_start_matches("0x"), 16).ok());
     let (reads, writes) = (READS.contains(&number), WRITES.contains(&number));
     if !reads && !writes {
         let waits =
             POLLS.contains(&number) || function.contains("poll") || function.contains("select");
         return match number {
-            _ if waits => State::Poll,
+            _ if waits => {
+                let arguments = std::array::from_fn(|_| argument().unwrap_or(0));
+                polled::state(pid, number, arguments, known)
+            }
             libc::SYS_connect => State::Connect,
             libc::SYS_accept | libc::SYS_accept4 => State::Accept,
             libc::SYS_futex | libc::SYS_wait4 | libc::SYS_waitid => State::Others,
             _ => State::Other,
         };
     }
-    let target = argument.and_then(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok());
+    let target = argument().and_then(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok());
     match target.as_deref().and_then(std::path::Path::to_str) {
         Some(name) if name.starts_with("socket:") && reads => State::Receive,
         Some(name) if name.starts_with("socket:") => State::Send,
@@ -250,12 +255,16 @@ fn times_of(stat: &str) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
 
+    fn with_nothing_known<T>(does: impl FnOnce(&mut Known<'_>) -> T) -> T {
+        does(&mut Known { pipes: &BTreeMap::new(), local: &mut BTreeMap::new() })
+    }
+
     #[test]
     fn sees_itself() {
         let pid = std::process::id();
         assert_eq!(tree(pid)[0], pid);
         let mut times = BTreeMap::new();
-        threads(pid, &mut times);
+        with_nothing_known(|known| threads(pid, known, &mut times));
         assert!(times.values().any(|t| t.run > 0.0));
         assert!(user_system(pid).is_some());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -270,7 +279,7 @@ mod tests {
         let sleeper = std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(1)));
         std::thread::sleep(std::time::Duration::from_millis(300));
         let mut looks = BTreeMap::new();
-        threads(std::process::id(), &mut looks);
+        with_nothing_known(|known| threads(std::process::id(), known, &mut looks));
         assert!(looks.values().any(|look| look.state == State::Timer), "{looks:?}");
         sleeper.join().unwrap();
     }
@@ -278,6 +287,9 @@ mod tests {
     #[test]
     fn the_call_and_its_descriptor_tell_pipes_from_sockets() {
         let pid = std::process::id();
+        let asleep = |pid, function: &str, call: &str| {
+            with_nothing_known(|known| super::asleep(pid, function, call, known))
+        };
         assert_eq!(asleep(pid, "hrtimer_nanosleep", ""), State::Timer);
         assert_eq!(asleep(pid, "anon_pipe_read", ""), State::PipeRead);
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -151,6 +151,7 @@ impl Connection {
     pub(super) fn note(&mut self, seen: &Seen, at: f64) {
         let (tcp, memory) = (seen.tcp, seen.memory);
         let in_flight = f64::from(tcp.unacked) * f64::from(tcp.segment);
+        let flying = tcp.departed().saturating_sub(tcp.bytes_acked) as f64;
         let share = |part: u32, whole: u32| f64::from(part) / f64::from(whole.max(1));
         let looks = &mut self.looks;
         let count = |which: &mut u32, is: bool| *which += u32::from(is);
@@ -166,8 +167,10 @@ impl Connection {
         count(&mut looks.window_closed, tcp.send_window < 2 * tcp.segment && !seen.connecting);
         let congested = f64::from(tcp.unacked) >= FILLED * f64::from(tcp.congestion_window);
         count(&mut looks.congestion_filled, tcp.unacked > 0 && congested);
+        // The end of a message has room, and waits for no more than that what was sent before it is acknowledged.
         let tail = tcp.not_sent > 0 && tcp.not_sent < tcp.segment && tcp.unacked > 0;
-        count(&mut looks.tail_held, tail && room > tcp.segment.into() && !congested);
+        let has_room = window - flying.min(in_flight) >= f64::from(tcp.not_sent);
+        count(&mut looks.tail_held, tail && has_room && !congested);
         count(&mut looks.not_sent, tcp.not_sent >= tcp.segment.max(1));
         count(&mut looks.application_limited, tcp.application_limited);
         count(&mut looks.connecting, seen.connecting);
@@ -178,7 +181,6 @@ impl Connection {
         self.last = tcp;
         self.rtt_sum += tcp.rtt;
         self.congestion_sum += f64::from(tcp.congestion_window);
-        let flying = tcp.departed().saturating_sub(tcp.bytes_acked) as f64;
         let now = [tcp.not_sent.into(), flying, seen.receive_queue.into()];
         self.held.iter_mut().zip(now).for_each(|(sum, bytes): (&mut f64, f64)| *sum += bytes);
         self.send_buffer = memory.send_max;
@@ -192,6 +194,11 @@ impl Connection {
     /// Its own address and port, and the other end's.
     pub(super) fn ends(&self) -> (SocketAddr, SocketAddr) {
         self.ends
+    }
+
+    /// For how many seconds it was seen.
+    pub(super) fn seen(&self) -> f64 {
+        self.last_at - self.first_at
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -208,7 +215,7 @@ impl Connection {
             marks: self.marks.iter().copied().collect(),
             local: self.local.clone(),
             remote: self.remote_words.clone(),
-            seen: self.last_at - self.first_at,
+            seen: self.seen(),
             sent: self.last.bytes_acked,
             received: self.last.bytes_received,
             rtt: self.rtt_sum / looks,
@@ -291,6 +298,12 @@ mod tests {
         let looks = &connection.looks;
         assert_eq!((looks.all, looks.window_closed, looks.window_filled), (3, 0, 0));
         assert_eq!(connection.send_window, (64_000, 128_000));
+        // 500 bytes behind a small segment, on an interface whose segments are half of the window.
+        seen.tcp = TcpInfo { segment: 32_768, send_window: 65_536, not_sent: 500, ..seen.tcp };
+        seen.tcp.congestion_window = 18;
+        (seen.tcp.bytes_sent, seen.tcp.bytes_acked) = (13_900, 13_801);
+        connection.note(&seen, 0.4);
+        assert_eq!(connection.looks.tail_held, 1);
     }
 
     #[test]

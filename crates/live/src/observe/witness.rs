@@ -191,6 +191,9 @@ impl Witnesses {
     }
 }
 
+/// A connection that carries less than this part of another's bytes, and lasts as long, is idle.
+const IDLE_PART: u64 = 100;
+
 /// What was read besides connections and threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Around {
@@ -220,11 +223,17 @@ pub(super) fn of(
         host.0 = host.0.saturating_add(connection.bytes());
         host.1.push(connection);
     }
-    let Some((bytes, group)) = hosts.into_values().max_by_key(|(bytes, _)| *bytes) else {
+    let Some((bytes, mut group)) = hosts.into_values().max_by_key(|(bytes, _)| *bytes) else {
         (w.looks, w.seconds) = (around.looks, elapsed.max(EVERY));
         thread(&mut w, &[], threads);
         return (!threads.is_empty()).then_some(w);
     };
+    // One beside the data that carries next to nothing (a control connection) says nothing of the data.
+    if let Some(&main) = group.iter().max_by_key(|one| one.bytes()) {
+        let idle = |one: &Connection| one.bytes() < main.bytes() / IDLE_PART;
+        let lasts = |one: &Connection| one.seen() >= main.seen() / 2.0;
+        group.retain(|one| !(idle(one) && lasts(one)));
+    }
     (w.connections, w.bytes) = (group.len(), bytes);
     w.bytes_each = bytes as f64 / group.len() as f64;
     let (from, to) = group
@@ -330,7 +339,7 @@ pub(super) fn mover<'a>(group: &[&Connection], threads: &[&'a Thread]) -> Option
     let activity = |t: &Thread| {
         let sockets = [State::Send, State::Receive, State::Ready, State::Connect, State::Accept];
         let pipes = [State::PipeRead, State::PipeWrite, State::Disk];
-        let rest = [State::Timer, State::Poll];
+        let rest = [State::Timer, State::Poll, State::PipeOrSocket];
         let count = |states: &[State]| states.iter().map(|s| f64::from(t.count(*s))).sum::<f64>();
         let cpu = (t.last.run - t.first.run) / EVERY;
         count(&sockets) + cpu + 0.6 * count(&pipes) + 0.4 * count(&rest)
@@ -348,20 +357,26 @@ fn thread(w: &mut Witnesses, group: &[&Connection], threads: &[&Thread]) {
     w.timer = share(State::Timer);
     w.disk = share(State::Disk);
     w.pipe_write = share(State::PipeWrite);
-    w.pipe = share(State::PipeRead) + w.pipe_write;
+    // Whoever sends waits for what it is to send, whoever receives for what is sent to it.
+    let (pipe, socket) = match (w.sends, share(State::PipeOrSocket)) {
+        (true, share) => (share, 0.0),
+        (false, share) => (0.0, share),
+    };
+    w.pipe = share(State::PipeRead) + pipe + w.pipe_write;
     w.connect = w.connect.max(share(State::Connect));
     w.accept = share(State::Accept);
     w.others = share(State::Others);
     w.send = share(State::Send);
     w.receive = share(State::Receive);
-    w.poll = share(State::Poll);
+    w.poll = share(State::Poll) + socket;
     w.other = share(State::Other);
     let (first, last) = (mover.first, mover.last);
     let (user, system) = (last.user - first.user, last.system - first.system);
     w.user = (user + system >= 0.1).then(|| user / (user + system));
     let asleep = [State::Timer, State::Disk, State::PipeRead, State::PipeWrite, State::Send]
         .into_iter()
-        .chain([State::Receive, State::Poll, State::Connect, State::Accept, State::Others])
+        .chain([State::Receive, State::Poll, State::PipeOrSocket, State::Connect])
+        .chain([State::Accept, State::Others])
         .map(share)
         .sum::<f64>();
     w.run = ((last.run - first.run) / w.seconds).clamp(0.0, 1.0);

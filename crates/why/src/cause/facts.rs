@@ -85,6 +85,7 @@ test!(PIPE_EMPTY, "it waited for data from a pipe", |w| Some(w.pipe - w.pipe_wri
 test!(PIPE_FULL, "it waited for room in a pipe", |w| Some(w.pipe_write >= SOME));
 test!(IN_SEND, "it waited for room in the socket", |w| Some(in_send(w) >= SOME));
 test!(IN_RECEIVE, "it waited for data", |w| Some(in_receive(w) >= SOME));
+test!(IN_RECEIVE_CALL, "it slept reading the socket", |w| Some(w.receive >= SOME));
 test!(ON_CPU, "its thread was on a CPU", |w| Some(w.run >= BUSY));
 test!(COMPUTING, "in user mode", |w| w.user.map(|user| user >= COMPUTES));
 test!(MOVING, "in the kernel", |w| w.user.map(|user| user < COMPUTES));
@@ -99,6 +100,7 @@ test!(WAITS_FOR_REPLY, "it waited for the reply", |w| Some(w.receive + w.poll >=
 // What lay in its sockets.
 test!(UNREAD, "data lay unread", |w| Some(w.unread >= MOST));
 test!(QUEUE_FULL, "its buffer was full", |w| Some(w.queue_full >= SOME));
+test!(BEHIND, "its buffer was full meanwhile", |w| Some(w.poll + w.queue_full - 1.0 >= SOME));
 test!(NOT_FULL, "its buffer stayed empty", |w| Some(w.queue_full < SOME));
 test!(HAS_DATA, "data was under way", |w| Some(w.busy >= MOST));
 test!(NOTHING, "it had nothing to send", |w| Some(w.empty >= MOST));

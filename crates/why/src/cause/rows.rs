@@ -106,6 +106,19 @@ pub(super) const TCP: &[Row] = &[
         advice: advice::sleep,
     },
     Row {
+        cause: Cause::ReceiverSleeps,
+        needs: &[RECEIVES, POLLS, BEHIND],
+        refuted_by: &[IN_RECEIVE_CALL, TIMER, DISK, PIPE_FULL, ON_CPU],
+        share: |w| w.poll,
+        words: |w| {
+            format!(
+                "The receiving program waited {} for other things while its buffer was full",
+                percent(w.poll)
+            )
+        },
+        advice: advice::sleep,
+    },
+    Row {
         cause: Cause::ReceiverDisk,
         needs: &[RECEIVES, DISK, UNREAD],
         refuted_by: &[IN_RECEIVE, TIMER],
