@@ -7,6 +7,7 @@
 //! | `fuzz_why_control` | a line from the driver or the agent of `why` between two machines |
 //! | `fuzz_sample_records` | a ring of the sampling clock |
 //! | `fuzz_sample_symbols` | /proc/kallsyms |
+//! | `fuzz_descriptors` | the descriptors that a call waits for, from a process or from procfs |
 //! | `fuzz_trace_format` | a tracepoint's `format` file |
 //! | `fuzz_trace_records` | a ring of tracepoints, and what waited by them |
 
@@ -20,6 +21,7 @@ use lastmeter_wire::fuzz::Target;
 pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_blast_control", run: fuzz_blast_control },
     Target { name: "fuzz_blast_header", run: fuzz_blast_header },
+    Target { name: "fuzz_descriptors", run: crate::observe::fuzz_descriptors },
     Target { name: "fuzz_sample_records", run: crate::sample::fuzz_records },
     Target { name: "fuzz_sample_symbols", run: crate::sample::fuzz_symbols },
     Target { name: "fuzz_trace_format", run: lastmeter_linux::trace::fuzz_format },

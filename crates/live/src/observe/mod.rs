@@ -536,3 +536,8 @@ impl Follower {
         }
     }
 }
+
+/// Any bytes as the descriptors that a call waits for.
+pub(crate) fn fuzz_descriptors(bytes: &[u8]) {
+    polled::fuzz(bytes);
+}
