@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// The most descriptors of a call that are looked at.
+/// The most descriptors of a call that are looked at; of more it is not known what they are.
 const DESCRIPTORS_MAX: usize = 64;
 /// The most sockets whose kind is remembered.
 const SOCKETS_MAX: usize = 4096;
@@ -69,6 +69,9 @@ impl Wanted {
 /// Where a thread of `pid` sleeps whose call is `number` with these arguments; [`State::Poll`] where that is not known.
 pub(super) fn state(pid: u32, number: i64, arguments: [u64; 5], known: &mut Known<'_>) -> State {
     let Some((descriptors, timeout)) = call(pid, number, arguments) else { return State::Poll };
+    if descriptors.len() > DESCRIPTORS_MAX {
+        return State::Poll;
+    }
     let mut wanted = Wanted { timeout, ..Wanted::default() };
     for (descriptor, events) in descriptors {
         add(&mut wanted, pid, descriptor, events, known);
@@ -104,7 +107,7 @@ fn memory(pid: u32, from: u64, bytes: usize) -> Option<Vec<u8>> {
 }
 
 fn polled(pid: u32, from: u64, count: u64) -> Option<Vec<(i32, u32)>> {
-    let count = usize::try_from(count).ok()?.min(DESCRIPTORS_MAX);
+    let count = usize::try_from(count).ok().filter(|&count| count <= DESCRIPTORS_MAX)?;
     Some(pollfds(&memory(pid, from, count * POLLFD)?))
 }
 
@@ -118,7 +121,7 @@ fn pollfds(bytes: &[u8]) -> Vec<(i32, u32)> {
 fn selected(pid: u32, count: u64, read: u64, write: u64) -> Option<Vec<(i32, u32)>> {
     let bytes = count.min(SETSIZE).div_ceil(64) as usize * 8;
     let set = |from: u64| if from == 0 { Some(Vec::new()) } else { memory(pid, from, bytes) };
-    Some(bits(&set(read)?, IN).chain(bits(&set(write)?, OUT)).take(DESCRIPTORS_MAX).collect())
+    Some(bits(&set(read)?, IN).chain(bits(&set(write)?, OUT)).collect())
 }
 
 /// The descriptors whose bits are set.
@@ -140,7 +143,7 @@ fn targets(text: &str) -> Vec<(i32, u32)> {
         let events = words.next().filter(|word| *word == "events:").and_then(|_| words.next())?;
         Some((descriptor, u32::from_str_radix(events, 16).ok()?))
     };
-    text.lines().filter_map(of).take(DESCRIPTORS_MAX).collect()
+    text.lines().filter_map(of).take(DESCRIPTORS_MAX + 1).collect()
 }
 
 fn add(wanted: &mut Wanted, pid: u32, descriptor: i32, events: u32, known: &mut Known<'_>) {
@@ -184,7 +187,7 @@ fn is_local(pid: u32, inode: u32, known: &mut BTreeMap<u32, bool>) -> bool {
 pub(crate) fn fuzz(bytes: &[u8]) {
     let most = 8 * bytes.len();
     assert!(pollfds(bytes).len() <= most && bits(bytes, IN).count() <= most);
-    assert!(targets(&String::from_utf8_lossy(bytes)).len() <= DESCRIPTORS_MAX);
+    assert!(targets(&String::from_utf8_lossy(bytes)).len() <= DESCRIPTORS_MAX + 1);
 }
 
 #[cfg(test)]
@@ -247,6 +250,9 @@ mod tests {
         // A socket of its own wakes it, and the network does not.
         assert_eq!(polls(vec![(again(&unix), reads)], Some(3)), State::Timer);
         assert_eq!(polls(vec![(again(&unix), reads)], None), State::Poll);
+        // One of too many may be anything.
+        let many = || (0..=DESCRIPTORS_MAX).map(|_| (again(&unix), reads)).collect();
+        assert_eq!(polls(many(), Some(3)), State::Poll);
         drop(writer);
     }
 
