@@ -17,7 +17,7 @@ pub use both::is_hidden;
 pub use gain::{Gain, Predicted, of as gain};
 
 use both::SELDOM;
-use facts::{BUSY, DATAGRAMS, MOST, SOME};
+use facts::{BUSY, DATAGRAMS, MOST, OPENED, SOME};
 use lastmeter_ledger::Confidence;
 use lastmeter_live::observe::Witnesses;
 use rows::Row;
@@ -183,6 +183,14 @@ fn open(w: &Witnesses) -> (bool, String) {
         w if w.bytes >= BYTES_MIN && w.looks < LOOKS_MIN => {
             (false, format!("Only {} looks at the connection: too few to tell.", w.looks))
         }
+        w if w.bytes < BYTES_MIN && w.opened >= OPENED => (
+            false,
+            format!(
+                "{:.0} connections a second were opened here, too short to be looked at, so it is \
+                 not known whose they are and what limits them.",
+                w.opened
+            ),
+        ),
         w if w.bytes < BYTES_MIN => {
             (false, "TCP carried next to nothing, so it is not judged.".to_owned())
         }

@@ -219,6 +219,9 @@ fn names_connections_datagrams_and_no_network_are_told_apart() {
     assert_eq!(cause(names), Some(Cause::NameLookUp));
     let none = Witnesses { bytes: 0, send: 0.0, run: 0.9, ..blocked() };
     assert_eq!(cause(none), Some(Cause::NoNetwork));
+    let brief = judge(&Witnesses { opened: 2300.0, ..none });
+    assert_eq!(brief.cause, None);
+    assert!(brief.words.starts_with("2300 connections a second were opened"), "{}", brief.words);
     assert_eq!(cause(Witnesses { run: 0.0, accept: 1.0, ..none }), None);
     let flood = Witnesses { datagrams: (5000.0, 0.0), overflowed: 0.5, sends: false, ..none };
     assert_eq!(cause(flood), Some(Cause::DatagramOverflow));
