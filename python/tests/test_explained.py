@@ -63,9 +63,10 @@ def listens(port: int) -> None:
 
 
 @contextmanager
-def server(line: list[str], port: int, **options: object) -> Iterator[None]:
+def server(line: list[str], port: int) -> Iterator[None]:
+    """Runs a server while it is used."""
     quiet = subprocess.DEVNULL
-    child = subprocess.Popen(line, stdout=quiet, stderr=quiet, **options)  # type: ignore[call-overload]
+    child = subprocess.Popen(line, stdout=quiet, stderr=quiet)
     try:
         listens(port)
         yield
@@ -83,14 +84,18 @@ def files(folder: Path) -> Iterator[int]:
         yield port
 
 
-def why(command: list[str], before: list[str] | None = None) -> str:
-    """What is said of this command."""
-    line = [*(before or []), *LASTMETER, "--json", "why", "--", *command]
+def verdict(line: list[str]) -> str:
+    """The words of the last verdict that this command line prints."""
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"schema"')]
     assert lines, done.stderr
     words: str = json.loads(lines[-1])["verdict"]["words"]
     return words
+
+
+def why(command: list[str]) -> str:
+    """What is said of this command."""
+    return verdict([*LASTMETER, "--json", "why", "--", *command])
 
 
 def explains(name: str, attempt: Callable[[], str]) -> None:
@@ -127,13 +132,7 @@ def link() -> Callable[[str, list[str], list[str]], str]:
         rate = ["--set", "links.0.rate=20 Mbit/s"]
         shell = f"{ready}; exec {' '.join([*LASTMETER, '--json', 'why', '--', *command])}"
         line = [*LASTMETER, "live", "emulated-link", "--quiet", *rate, "--in", "bob", "--", *other]
-        done = subprocess.run(
-            [*line, "--", "sh", "-c", shell], capture_output=True, text=True, timeout=120
-        )
-        lines = [line for line in done.stdout.splitlines() if line.startswith('{"schema"')]
-        assert lines, done.stderr
-        words: str = json.loads(lines[-1])["verdict"]["words"]
-        return words
+        return verdict([*line, "--", "sh", "-c", shell])
 
     return run
 

@@ -177,9 +177,10 @@ fn is_local(pid: u32, inode: u32, known: &mut BTreeMap<u32, bool>) -> bool {
     let of = |line: &str| line.split_ascii_whitespace().nth(6).and_then(|word| word.parse().ok());
     let all = fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap_or_default();
     let is = all.lines().any(|line| of(line) == Some(inode));
-    if known.len() < SOCKETS_MAX {
-        known.insert(inode, is);
+    if known.len() >= SOCKETS_MAX {
+        known.clear();
     }
+    known.insert(inode, is);
     is
 }
 

@@ -84,6 +84,10 @@ fn unread_bytes_do_not_blame_a_reader_that_waits_for_data() {
     assert!(finding.words.contains("waited for data"), "{}", finding.words);
     let asleep = Witnesses { receive: 0.0, timer: 0.95, queue_full: 0.9, ..w };
     assert_eq!(cause(asleep), Some(Cause::ReceiverSleeps));
+    // One that waits for events while its buffer is full does not wait for that data.
+    let polls = Witnesses { receive: 0.0, poll: 0.95, queue_full: 0.9, ..w };
+    assert_eq!(cause(polls), Some(Cause::ReceiverSleeps));
+    assert!(judge(&Witnesses { queue_full: 0.2, ..polls }).elsewhere);
     // It waits for less than half of the time, but has time left, and its buffer is never full.
     let keeps_up = Witnesses { receive: 0.45, run: 0.5, ..w };
     assert!(judge(&keeps_up).elsewhere);
@@ -150,7 +154,10 @@ fn both_sides_see_a_proxy_and_a_full_way_back() {
     assert_eq!(of(&Witnesses { window: 1 << 17, ..varies }, &waits), None);
     // One that keeps its size may wait in a full link as well.
     let steady = Witnesses { window_constant: 0.95, window: 186_000, ..varies };
-    assert_eq!(of(&steady, &waits), None);
+    let sides = ((Some(&steady), &judge(&steady)), (Some(&waits), &judge(&waits)));
+    let open = joined(sides.0, sides.1, 0.0);
+    assert_eq!((open.cause, open.elsewhere), (None, false));
+    assert!(open.words.starts_with("Neither side shows what limits"), "{}", open.words);
     let queue = Witnesses { congestion_filled: 1.0, rtt: 0.09, acknowledged: 0.1, ..blocked() };
     assert_eq!(judge(&queue).cause, None);
     // 400 kB have arrived of which the sender does not know yet: 64 ms at 50 Mbit/s.
