@@ -1,6 +1,6 @@
 //! The table of causes: what each needs, what refutes it, its words and its advice.
 
-use super::Cause;
+use super::{Cause, DISTURBED};
 use super::advice::{self, Advice};
 use super::datagrams;
 use super::facts::*;
@@ -22,6 +22,14 @@ pub(super) struct Row {
 
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} % of the time", 100.0 * share)
+}
+
+/// How long its thread ran, and how long it waited to, if others disturbed it.
+fn ran(w: &Witnesses) -> String {
+    match w.wait >= DISTURBED {
+        true => format!("{} and waited {:.0} % for a CPU", percent(w.run), 100.0 * w.wait),
+        false => percent(w.run),
+    }
 }
 
 fn ms(seconds: f64) -> String {
@@ -70,7 +78,7 @@ pub(super) const TCP: &[Row] = &[
         needs: &[SENDS, ON_CPU, COMPUTING],
         refuted_by: &[IN_SEND, WAITED, QUOTA],
         share: |w| w.run,
-        words: |w| format!("The sending program computed: its thread ran {}", percent(w.run)),
+        words: |w| format!("The sending program computed: its thread ran {}", ran(w)),
         advice: advice::profile,
     },
     Row {
@@ -141,7 +149,7 @@ pub(super) const TCP: &[Row] = &[
         needs: &[RECEIVES, ON_CPU, COMPUTING, UNREAD],
         refuted_by: &[IN_RECEIVE, WAITED, QUOTA],
         share: |w| w.run,
-        words: |w| format!("The receiving program computed: its thread ran {}", percent(w.run)),
+        words: |w| format!("The receiving program computed: its thread ran {}", ran(w)),
         advice: advice::profile,
     },
     Row {

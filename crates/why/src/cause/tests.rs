@@ -77,6 +77,27 @@ fn a_sender_tells_a_slow_reader_from_a_small_buffer() {
 }
 
 #[test]
+fn a_program_that_computes_does_so_beside_others_too() {
+    let computes = |run, wait| Witnesses {
+        run,
+        wait,
+        user: Some(0.9),
+        not_sent: 0.0,
+        send_full: 0.0,
+        send: 0.0,
+        poll: 1.0 - run - wait,
+        ..blocked()
+    };
+    assert_eq!(cause(computes(0.95, 0.0)), Some(Cause::SenderComputes));
+    let disturbed = judge(&computes(0.65, 0.17));
+    assert_eq!(disturbed.cause, Some(Cause::SenderComputes));
+    assert_ne!(disturbed.confidence, Confidence::High);
+    assert!(disturbed.words.contains("65 % of the time and waited 17 % for a CPU"), "{}", disturbed.words);
+    assert_eq!(cause(computes(0.6, 0.3)), Some(Cause::SharedCpu));
+    assert_eq!(cause(computes(0.5, 0.05)), None);
+}
+
+#[test]
 fn unread_bytes_do_not_blame_a_reader_that_waits_for_data() {
     let w = Witnesses { sends: false, unread: 0.9, send: 0.0, receive: 0.95, ..blocked() };
     let finding = judge(&w);

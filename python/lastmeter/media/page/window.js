@@ -7,6 +7,7 @@ const title = document.querySelector("#title");
 const words = document.querySelector("#words");
 const keys = document.querySelector("#keys");
 let known = [];
+let sent = Promise.resolve();
 
 function show(state) {
   if (state.title) {
@@ -35,10 +36,11 @@ async function ask(path, options) {
   }
 }
 
-// A key works at the next picture, so the words are asked for once more a little later.
-async function press(name) {
-  await ask(`/key?name=${encodeURIComponent(name)}`, {method: "POST"});
-  setTimeout(() => ask("/state"), 100);
+// Keys are sent one after another: two requests under way at once may arrive in either order. A key works at the
+// next picture, so the words are asked for once more a little later.
+function press(name) {
+  sent = sent.then(() => ask(`/key?name=${encodeURIComponent(name)}`, {method: "POST"}));
+  sent.then(() => setTimeout(() => ask("/state"), 100));
 }
 
 document.addEventListener("keydown", event => {
