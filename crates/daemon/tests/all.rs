@@ -24,6 +24,7 @@ mod flows;
 mod follow;
 mod frr;
 mod in_band;
+mod in_driver;
 mod initiator;
 mod labels;
 mod model;

@@ -63,6 +63,9 @@ pub(crate) enum Command {
     /// Frames for a benchmark, as `bench` makes them
     #[command(hide = true)]
     Generate(bench::Generate),
+    /// What handles frames in a driver for a benchmark
+    #[command(hide = true)]
+    Stand(bench::Stand),
     /// The port processor of a router, as `run` starts it
     #[command(hide = true)]
     PortProcessor(File),
@@ -186,6 +189,7 @@ pub(crate) fn run(command: Command, quick: bool, json: bool) -> Result<Report, C
         Command::Bench(arguments) => bench::bench(&arguments, quick),
         Command::Twin(arguments) => twin::twin(&arguments, quick),
         Command::Generate(arguments) => bench::generate(&arguments),
+        Command::Stand(arguments) => bench::stand(&arguments),
         Command::PortProcessor(file) => port_processor(&file),
     }
 }

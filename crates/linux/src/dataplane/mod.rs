@@ -6,9 +6,11 @@
 //! ```
 
 pub mod announce;
+pub mod bench;
 pub mod frames;
 pub mod program;
 pub mod routing;
 
+pub use bench::{Generator, Standing};
 pub use frames::{Frame, Frames, Lent, Lost, Returned, Socket};
-pub use program::{FlowCount, FlowHop, FlowKey, FlowTo, Generator, Handled, Interface, Shared};
+pub use program::{FlowCount, FlowHop, FlowKey, FlowTo, Handled, Interface, Shared};

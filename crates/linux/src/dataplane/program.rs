@@ -24,7 +24,7 @@ use crate::bpf::{self, Hook, If, Kind, Label, Map, PASS, Program, Size, to_socke
 use std::io;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The most ports of a router.
 pub const PORTS_MAX: u32 = 64;
@@ -34,23 +34,20 @@ const LOCAL_MAX: u32 = 4096;
 pub const FLOWS_MAX: u32 = 1 << 16;
 
 const LOOKUP: i32 = 1;
-const KTIME: i32 = 5;
-const REDIRECT: i32 = 23;
 const ADJUST_META: i32 = 54;
 const REDIRECT_MAP: i32 = 51;
-const ABORTED: i32 = 0;
+pub(super) const ABORTED: i32 = 0;
 /// A protocol of IP.
 const RSVP: i32 = 46;
-const DROP: i32 = 1;
 /// The context's fields.
-const DATA: i16 = 0;
-const DATA_END: i16 = 4;
+pub(super) const DATA: i16 = 0;
+pub(super) const DATA_END: i16 = 4;
 const DATA_META: i16 = 8;
-const CONTEXT: u8 = 6;
-const PACKET: u8 = 7;
-const END: u8 = 8;
+pub(super) const CONTEXT: u8 = 6;
+pub(super) const PACKET: u8 = 7;
+pub(super) const END: u8 = 8;
 const WORD: u8 = 9;
-const STACK: u8 = 10;
+pub(super) const STACK: u8 = 10;
 
 /// Bytes of a hint, which lies in front of its frame.
 pub(super) const HINT: usize = 4;
@@ -373,17 +370,7 @@ impl Shared {
         p.set(3, 1);
         p.add_to_memory(0, 16, 3);
         self.count(p, port, FORWARDED);
-        // TTL and checksum (RFC 1141): the sum grows by as much as the TTL's half word falls.
-        p.load(Size::Byte, 3, PACKET, 22);
-        p.add(3, -1);
-        p.store(Size::Byte, PACKET, 22, 3);
-        let carried = p.label();
-        p.load(Size::Half, 3, PACKET, 24);
-        p.add(3, i32::from(0x0100u16.to_be()));
-        p.go_if(3, If::Below, 0xffff, carried);
-        p.add(3, 1);
-        p.place(carried);
-        p.store(Size::Half, PACKET, 24, 3);
+        hop_count(p);
         for word in [0, 4, 8] {
             p.load(Size::Word, 3, 0, 4 + word);
             p.store(Size::Word, PACKET, word, 3);
@@ -410,15 +397,29 @@ impl Shared {
     }
 }
 
+/// TTL and checksum (RFC 1141): the sum grows by as much as the TTL's half word falls. Changes register 3.
+pub(super) fn hop_count(p: &mut Program) {
+    p.load(Size::Byte, 3, PACKET, 22);
+    p.add(3, -1);
+    p.store(Size::Byte, PACKET, 22, 3);
+    let carried = p.label();
+    p.load(Size::Half, 3, PACKET, 24);
+    p.add(3, i32::from(0x0100u16.to_be()));
+    p.go_if(3, If::Below, 0xffff, carried);
+    p.add(3, 1);
+    p.place(carried);
+    p.store(Size::Half, PACKET, 24, 3);
+}
+
 /// Goes to `label` unless the packet has so many bytes.
-fn reach(p: &mut Program, bytes: i32, label: Label) {
+pub(super) fn reach(p: &mut Program, bytes: i32, label: Label) {
     p.copy(2, PACKET);
     p.add(2, bytes);
     p.go_if_register(2, If::Above, END, label);
 }
 
 /// Register 0 becomes the value of the key on the stack, or 0.
-fn find(p: &mut Program, map: BorrowedFd<'_>, key: i32) {
+pub(super) fn find(p: &mut Program, map: BorrowedFd<'_>, key: i32) {
     p.map(1, map);
     p.copy(2, STACK);
     p.add(2, key);
@@ -431,163 +432,4 @@ pub(super) struct Attached {
     _link: OwnedFd,
     _program: OwnedFd,
     _sockets: Map<4, 4>,
-}
-
-/// Frames made in the kernel, faster than any program sends them: a template, of which destination, check sum and
-/// source port change from frame to frame.
-#[derive(Debug)]
-pub struct Generator {
-    program: OwnedFd,
-    state: Map<4, 88>,
-    _list: Map<4, 8>,
-    len: usize,
-}
-
-/// Bytes of the template that are written into each frame.
-const TEMPLATE_LEN: usize = 42;
-
-impl Generator {
-    /// Frames of `len` bytes on interface `index` that begin with `template` (Ethernet, IPv4 and UDP headers), to the
-    /// destinations in turn, each with a source port of its own. `rate` in frames a second; 0 is as fast as possible.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn new(
-        index: u32,
-        template: &[u8; TEMPLATE_LEN],
-        len: usize,
-        destinations: &[u32],
-        rate: f64,
-    ) -> io::Result<Generator> {
-        let count = destinations.len() as u32;
-        let list = Map::<4, 8>::new(Kind::Array, count.max(1))?;
-        let value = |(number, destination): (usize, &u32)| {
-            let mut header: [u8; 20] = template[14..34].try_into().unwrap_or_default();
-            header[16..20].copy_from_slice(&destination.to_be_bytes());
-            header[10..12].fill(0);
-            let sum = lastmeter_wire::internet::checksum::Sum::of(&header).checksum();
-            let port = 1024 + (number as u16 & 0x3fff);
-            let mut value = [0; 8];
-            value[..4].copy_from_slice(&destination.to_be_bytes());
-            value[4..6].copy_from_slice(&sum.to_be_bytes());
-            value[6..].copy_from_slice(&port.to_be_bytes());
-            value
-        };
-        let values: Vec<[u8; 8]> = destinations.iter().enumerate().map(value).collect();
-        let keys: Vec<[u8; 4]> = (0..count).map(u32::to_ne_bytes).collect();
-        list.insert_all(&keys, &values)?;
-        let state = Map::<4, 88>::new(Kind::Array, 1)?;
-        let step = if rate > 0.0 { (1e9 / rate * 256.0) as u64 } else { 0 };
-        let mut value = [0; 88];
-        value[..4].copy_from_slice(&index.to_ne_bytes());
-        value[4..8].copy_from_slice(&count.to_ne_bytes());
-        value[16..24].copy_from_slice(&step.to_ne_bytes());
-        value[40..40 + TEMPLATE_LEN].copy_from_slice(template);
-        state.insert(&[0; 4], &value)?;
-        let program = Generator::program(&state, &list).load_xdp()?;
-        Ok(Generator { program, state, _list: list, len })
-    }
-
-    fn program(state: &Map<4, 88>, list: &Map<4, 8>) -> Program {
-        const STATE: u8 = 9;
-        /// The most that is caught up after a pause: 1 ms.
-        const CATCH_UP: i32 = 1_000_000 << 8;
-        let mut p = Program::default();
-        let (wrong, due, first) = (p.label(), p.label(), p.label());
-        p.copy(CONTEXT, 1);
-        p.load(Size::Word, PACKET, CONTEXT, DATA);
-        p.load(Size::Word, END, CONTEXT, DATA_END);
-        reach(&mut p, TEMPLATE_LEN as i32, wrong);
-        p.store_number(Size::Word, STACK, -4, 0);
-        find(&mut p, state.fd(), -4);
-        p.go_if(0, If::Equal, 0, wrong);
-        p.copy(STATE, 0);
-        p.load(Size::Double, 3, STATE, 16);
-        p.go_if(3, If::Equal, 0, due);
-        // A frame that is not due is dropped; its memory comes back at once.
-        let (late, paced) = (p.label(), p.label());
-        p.call(KTIME);
-        p.left(0, 8);
-        p.load(Size::Double, 3, STATE, 24);
-        let wait = p.label();
-        p.go_if_register(0, If::Below, 3, wait);
-        p.copy(4, 0);
-        p.subtract_register(4, 3);
-        p.go_if(4, If::Above, CATCH_UP, late);
-        p.load(Size::Double, 4, STATE, 16);
-        p.add_register(3, 4);
-        p.go(paced);
-        p.place(late);
-        p.copy(3, 0);
-        p.place(paced);
-        p.store(Size::Double, STATE, 24, 3);
-        p.place(due);
-        p.load(Size::Double, 3, STATE, 32);
-        p.add(3, 1);
-        p.store(Size::Double, STATE, 32, 3);
-        for at in (0..40).step_by(8) {
-            p.load(Size::Double, 3, STATE, 40 + at);
-            p.store(Size::Double, PACKET, at, 3);
-        }
-        p.load(Size::Half, 3, STATE, 80);
-        p.store(Size::Half, PACKET, 40, 3);
-        p.load(Size::Word, 3, STATE, 8);
-        p.load(Size::Word, 4, STATE, 4);
-        p.go_if_register(3, If::Below, 4, first);
-        p.set(3, 0);
-        p.place(first);
-        p.store(Size::Word, STACK, -4, 3);
-        p.add(3, 1);
-        p.store(Size::Word, STATE, 8, 3);
-        find(&mut p, list.fd(), -4);
-        p.go_if(0, If::Equal, 0, wrong);
-        p.load(Size::Word, 3, 0, 0);
-        p.store(Size::Word, PACKET, 30, 3);
-        p.load(Size::Half, 3, 0, 4);
-        p.store(Size::Half, PACKET, 24, 3);
-        p.load(Size::Half, 3, 0, 6);
-        p.store(Size::Half, PACKET, 34, 3);
-        p.load(Size::Word, 1, STATE, 0);
-        p.set(2, 0);
-        p.call(REDIRECT);
-        p.exit();
-        p.place(wait);
-        p.set(0, DROP);
-        p.exit();
-        p.place(wrong);
-        p.set(0, ABORTED);
-        p.exit();
-        p
-    }
-
-    /// Makes so many frames, or lets as many instants at which none is due pass. Returns when they are sent.
-    ///
-    /// # Errors
-    /// When the kernel refuses, or a signal arrives.
-    pub fn run(&self, frames: u32) -> io::Result<()> {
-        const TEST_RUN: i32 = 10;
-        const LIVE_FRAMES: u64 = 1 << 1;
-        const BATCH: u64 = 64;
-        let frame = vec![0u8; self.len];
-        let mut context = [0u8; 24];
-        context[4..8].copy_from_slice(&(self.len as u32).to_ne_bytes());
-        let attribute = &mut [
-            self.program.as_raw_fd() as u64,
-            self.len as u64,
-            frame.as_ptr() as u64,
-            0,
-            frames.into(),
-            context.len() as u64,
-            context.as_ptr() as u64,
-            0,
-            LIVE_FRAMES,
-            BATCH,
-        ];
-        crate::port::memory::bpf_change(TEST_RUN, attribute)
-    }
-    /// Frames sent so far.
-    pub fn sent(&self) -> u64 {
-        let value = self.state.get(&[0; 4]).unwrap_or([0; 88]);
-        value[32..40].try_into().map_or(0, u64::from_ne_bytes)
-    }
 }

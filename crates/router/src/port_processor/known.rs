@@ -9,8 +9,8 @@
 //!
 //! A hint is the place of a flow in a table, and not trusted: packet and place must agree on the flow and the port
 //! where it arrives, and nothing may have changed since it was noted. So a wrong hint, or an old one left in a frame's
-//! memory, costs time and changes no verdict. Two flows that want the same place take it from one another; both are
-//! forwarded.
+//! memory, costs time and changes no verdict. Flows of a set are counted side by side; when there are more of them than
+//! it has places, they take those from one another, and are forwarded all the same.
 //!
 //! Source: description of the Dynamically Extensible Router, §4.2: with an FPX in front of it, the processor gets
 //! packets that are classified and looked up, on a circuit of their own.
@@ -31,6 +31,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 const AFTER: u8 = 32;
 /// Flows that are counted, and places for what is known of them.
 pub(super) const PLACES: usize = 1 << 15;
+/// Places of a set. With one, a thirtieth of 1024 flows whose packets take turns reset each other's counts for ever;
+/// with four, hardly any of some thousand flows do.
+const WAYS: usize = 4;
 
 /// What rules and tables say of a flow.
 #[derive(Clone, Copy)]
@@ -58,6 +61,36 @@ fn key(port: u16, seen: &Seen) -> Option<FlowKey> {
     ports[..2].copy_from_slice(&seen.ports.0.to_be_bytes());
     ports[2..].copy_from_slice(&seen.ports.1.to_be_bytes());
     Some(FlowKey { addresses, ports, protocol: seen.protocol, arrives: u8::try_from(port).ok()? })
+}
+
+/// Flows whose packets are counted, in sets of [`WAYS`] places: tags, and how many packets came.
+pub(super) struct Candidates(Vec<[(u32, u8); WAYS]>);
+
+impl Candidates {
+    pub(super) fn new(places: usize) -> Candidates {
+        Candidates(vec![[(0, 0); WAYS]; places / WAYS])
+    }
+    /// Counts a packet of a flow; its place if there were [`AFTER`], and then counts anew. What was counted in another
+    /// generation does not count. A flow that has no place takes that of the one with the fewest packets, rather
+    /// one that is not `used`.
+    fn count(&mut self, hash: u64, generation: u64, used: impl Fn(usize) -> bool) -> Option<usize> {
+        let set = hash as usize % self.0.len().max(1);
+        let ways = self.0.get_mut(set)?;
+        let tag = (hash >> 32) as u32 ^ (generation as u32).wrapping_mul(0x9e37_79b9);
+        let own = ways.iter().position(|(other, _)| *other == tag);
+        let fewest = || (0..WAYS).min_by_key(|way| (used(WAYS * set + way), ways[*way].1));
+        let way = own.or_else(fewest)?;
+        let (candidate, count) = &mut ways[way];
+        if *candidate != tag {
+            (*candidate, *count) = (tag, 0);
+        }
+        *count += 1;
+        if *count < AFTER {
+            return None;
+        }
+        *count = 0;
+        Some(WAYS * set + way)
+    }
 }
 
 /// Flows of the programs at the ports, until something changes.
@@ -118,19 +151,10 @@ impl PortProcessor {
             (true, _) => return,
             (false, _) => None,
         };
-        let hash = one.passing.hash;
-        let place = hash as usize % PLACES;
-        let (candidate, count) = &mut self.candidates[place];
-        // What was counted before a change does not count.
-        let tag = (hash >> 32) as u32 ^ (self.generation as u32).wrapping_mul(0x9e37_79b9);
-        if *candidate != tag {
-            (*candidate, *count) = (tag, 0);
-        }
-        *count += 1;
-        if *count < AFTER {
+        let used = |place: usize| self.known.get(place).is_some_and(Option::is_some);
+        let Some(place) = self.candidates.count(one.passing.hash, self.generation, used) else {
             return;
-        }
-        *count = 0;
+        };
         let generation = self.generation;
         let to = match hop {
             Some(hop) => FlowTo::Hop(hop),
@@ -154,6 +178,7 @@ mod tests {
     use lastmeter_base::Rate;
     use lastmeter_net::classify::{Action, Classifier, Filter, Rule, Verdict};
     use lastmeter_net::lookup::NextHop;
+    use std::collections::BTreeMap;
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::atomic::Ordering::Relaxed;
 
@@ -224,6 +249,37 @@ mod tests {
         // Something has changed since.
         made.processor.generations.fetch_add(1, Relaxed);
         assert_eq!(passed(&mut made, hint), (0, BY_ROUTE));
+    }
+
+    #[test]
+    fn flows_of_a_set_are_counted_side_by_side_d_94() {
+        let mut candidates = Candidates::new(PLACES);
+        let sets = (PLACES / WAYS) as u64;
+        let hash = |flow: u64| 5 + (flow << 32) + flow * sets;
+        let noted = |candidates: &mut Candidates, flows: &[u64], packets: u8| {
+            let all = (0..packets).flat_map(|_| flows);
+            let counted = all.map(|flow| (*flow, candidates.count(hash(*flow), 0, |_| false)));
+            let noted = counted.filter_map(|(flow, place)| Some((flow, place?)));
+            noted.collect::<BTreeMap<u64, usize>>()
+        };
+        assert!(noted(&mut candidates, &[1, 2, 3, 4], AFTER - 1).is_empty());
+        let places = noted(&mut candidates, &[1, 2, 3, 4], 1);
+        assert!(places.into_values().eq(20..24), "each has a place of its own");
+        // Of more, some are noted; then their packets come no more, and there is room for the others.
+        let some = noted(&mut candidates, &[5, 6, 7, 8, 9], AFTER);
+        assert_eq!(some.len(), WAYS - 1);
+        let others: Vec<u64> = (5..10).filter(|flow| !some.contains_key(flow)).collect();
+        assert_eq!(noted(&mut candidates, &others, AFTER).len(), 2);
+        // What was counted before a change does not count.
+        let mut candidates = Candidates::new(PLACES);
+        assert!(noted(&mut candidates, &[1], AFTER - 1).is_empty());
+        assert_eq!(candidates.count(hash(1), 1, |_| false), None);
+        // A place in use is left to its flow.
+        for other in 1..=u64::from(AFTER) {
+            let place = candidates.count(hash(9), 1, |place| place != 22);
+            assert_eq!(place.is_some(), other == u64::from(AFTER));
+            assert!(place.is_none_or(|place| place == 22));
+        }
     }
 
     #[test]

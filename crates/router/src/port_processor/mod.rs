@@ -45,7 +45,7 @@ use copies::Copies;
 use count::{Counters, Stages};
 use crossing::Crossing;
 use hop::{Hops, Next};
-use known::{Known, PLACES};
+use known::{Candidates, Known, PLACES};
 use label::{Labelled, Labels};
 use lastmeter_base::{Bytes, Duration, Pool, Rate, Time};
 use lastmeter_linux::dataplane::{FlowKey, FlowTo, Frame, Frames};
@@ -355,7 +355,7 @@ pub struct PortProcessor {
     answers: Answers,
     /// Tokens for packets that ask.
     asking: Answers,
-    candidates: Vec<(u32, u8)>,
+    candidates: Candidates,
     crossing: Option<Crossing>,
     reception: Reception,
     /// Frames that are free when nothing waits.
@@ -425,7 +425,7 @@ impl PortProcessor {
             held: Vec::new(),
             answers: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
             asking: Answers { tokens: ANSWERS_AT_ONCE, since: Time::START },
-            candidates: if fast { vec![(0, 0); PLACES] } else { Vec::new() },
+            candidates: Candidates::new(if fast { PLACES } else { 0 }),
             crossing,
             incoming: Vec::new(),
             setups: 0,

@@ -1,9 +1,9 @@
 //! The table of causes: what each needs, what refutes it, its words and its advice.
 
-use super::{Cause, DISTURBED};
 use super::advice::{self, Advice};
 use super::datagrams;
 use super::facts::*;
+use super::{Cause, DISTURBED};
 use lastmeter_ledger::figures::rate as in_words;
 use lastmeter_live::observe::Witnesses;
 

@@ -92,7 +92,11 @@ fn a_program_that_computes_does_so_beside_others_too() {
     let disturbed = judge(&computes(0.65, 0.17));
     assert_eq!(disturbed.cause, Some(Cause::SenderComputes));
     assert_ne!(disturbed.confidence, Confidence::High);
-    assert!(disturbed.words.contains("65 % of the time and waited 17 % for a CPU"), "{}", disturbed.words);
+    assert!(
+        disturbed.words.contains("65 % of the time and waited 17 % for a CPU"),
+        "{}",
+        disturbed.words
+    );
     assert_eq!(cause(computes(0.6, 0.3)), Some(Cause::SharedCpu));
     assert_eq!(cause(computes(0.5, 0.05)), None);
 }

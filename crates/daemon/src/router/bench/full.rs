@@ -10,10 +10,12 @@
 //! | `ladder/complete`    | all, and distributed queueing       | to all routes |                         |
 //! | `ladder/without-...` | the rung above, less one thing      | to all routes |                         |
 //! | `kernel...`          | (the kernel forwards)               | the same      |                         |
+//! | `xdp@60`             | (XDP with the kernel's lookup)      | of 1024 flows |                         |
 //!
 //! All are started and measured in turn, several times, in namespaces of their own (`search.rs`). The kernel is given
 //! its table by `ip -batch`: how long that takes and what memory it takes is told, as is our router's. All of it is
-//! gone before the next begins.
+//! gone before the next begins. What forwards in the driver (`fast@60`, `xdp@60`) has a sink that drops in its own, so
+//! that it is not the sink that is measured.
 //!
 //! Source of the ladder: description of the Dynamically Extensible Router, Fig 10, which leaves out distributed
 //! queueing, then the lookup as well, then what its adapter made it do. Rows: D-108.
@@ -47,6 +49,8 @@ const KNOWN: Load = Load { len: 60, list: FEW };
 #[derive(Clone, Copy, PartialEq)]
 enum Who {
     Kernel,
+    /// A program in the driver that asks the kernel.
+    Xdp,
     Router(Case),
 }
 
@@ -96,7 +100,8 @@ fn rows() -> Vec<Row> {
         row("router/full-table@60", complete, SHORT, kernel(SHORT), Asked::Times(1.6)),
         row("router/plugin@60", Who::Router(PLUGIN), SHORT, without, Asked::Times(0.9)),
         row("router/kernel-known@60", Who::Kernel, KNOWN, None, Asked::Nothing),
-        row("router/fast@60", fast, KNOWN, kernel(KNOWN), Asked::Packets(2e6)),
+        row("router/xdp@60", Who::Xdp, KNOWN, None, Asked::Nothing),
+        row("router/fast@60", fast, KNOWN, Some(("XDP", Who::Xdp, KNOWN)), Asked::Packets(2e6)),
         row("router/kernel@1514", Who::Kernel, LONG, None, Asked::Nothing),
         row("router/full-table@1514", complete, LONG, kernel(LONG), Asked::Bits(9e9)),
     ];
@@ -135,12 +140,16 @@ struct SetUp {
 
 fn start(who: Who, files: &Files) -> Result<(Place, SetUp), Complaint> {
     match who {
-        Who::Kernel => {
-            let place = Place::new(true)?;
+        Who::Kernel | Who::Xdp => {
+            let mut place = Place::new(true)?;
             let (before, began) = (kernel_memory(), Instant::now());
             place.routes(&files.folder.join(BATCH))?;
             let seconds = began.elapsed().as_secs_f64();
             let bytes = kernel_memory().saturating_sub(before);
+            if who == Who::Xdp {
+                place.kernel_lookup()?;
+                place.sink()?;
+            }
             place.threaded()?;
             Ok((place, SetUp { seconds, bytes }))
         }
@@ -151,6 +160,9 @@ fn start(who: Who, files: &Files) -> Result<(Place, SetUp), Complaint> {
             boot(&mut place, &file)?;
             let seconds = began.elapsed().as_secs_f64();
             let bytes = place.memory();
+            if case.fast {
+                place.sink()?;
+            }
             place.threaded()?;
             if case.fast {
                 let (rate, seconds) = KNOWN_BY;
@@ -255,7 +267,7 @@ mod tests {
         let plan = plan(&rows);
         let kernel = plan.iter().find(|(who, _)| *who == Who::Kernel).expect("the kernel");
         assert_eq!(kernel.1.len(), 3);
-        assert_eq!(plan.len(), 4 + LADDER.len());
+        assert_eq!(plan.len(), 5 + LADDER.len());
         let parts = |case: &Case| {
             [case.table, case.filters, case.fair, case.plugin, case.fabric]
                 .iter()

@@ -17,7 +17,7 @@ pub(super) mod twin;
 use super::{Complaint, Report};
 use crate::measured::{Folder, line};
 use files::{COMPLETE, Case, Files, KNOWN, RANDOM};
-use lastmeter_linux::dataplane::{Generator, routing::index_of};
+use lastmeter_linux::dataplane::{Generator, Standing, routing::index_of};
 use lastmeter_net::lookup::table::{self, IPV4_LENGTHS};
 use lastmeter_router::port_processor::null::forward;
 use lastmeter_router::port_processor::reception::Receive;
@@ -72,6 +72,38 @@ pub(crate) struct Generate {
     /// A file of destinations, an address a line
     #[arg(long)]
     destinations: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Stand {
+    /// What
+    #[arg(value_enum)]
+    what: What,
+    /// The interface
+    interface: String,
+}
+
+/// What handles frames in the driver of an interface, and nothing else does.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum What {
+    /// Drops them
+    Sink,
+    /// Forwards them where the kernel's table says
+    KernelLookup,
+}
+
+/// Leaves a program at an interface until this process is killed.
+pub(crate) fn stand(arguments: &Stand) -> Result<Report, Complaint> {
+    let index = index_of(&arguments.interface)?;
+    let _standing = match arguments.what {
+        What::Sink => Standing::sink(index),
+        What::KernelLookup => Standing::kernel_lookup(index),
+    }?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{READY}").and_then(|()| out.flush())?;
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Makes frames in the kernel for some time.

@@ -6,7 +6,7 @@
 //!
 //! The source makes frames in the kernel on core 0. The router, and the thread of the kernel that receives for it,
 //! run on core 1. The sink is a neighbour whose Ethernet address nobody has, so packets end as soon as they have
-//! arrived.
+//! arrived; where the router forwards in its driver, they end in the sink's driver.
 
 use super::READY;
 use crate::Complaint;
@@ -61,6 +61,16 @@ pub(super) struct Between {
     pub(super) kernel: f64,
     /// How much of the router's core others took.
     pub(super) others: f64,
+}
+
+/// Waits until a child says that it has begun.
+fn begun(child: &mut Child, name: &str) -> Result<(), Complaint> {
+    let mut line = [0; READY.len() + 1];
+    let told = child.stdout.as_mut().map(|out| out.read_exact(&mut line));
+    match told {
+        Some(Ok(())) => Ok(()),
+        _ => Err(Complaint(format!("{name} did not begin"))),
+    }
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<(), Complaint> {
@@ -186,12 +196,29 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
-        let mut line = [0; READY.len() + 1];
-        let told = child.stdout.as_mut().map(|out| out.read_exact(&mut line));
-        if !matches!(told, Some(Ok(()))) {
-            return Err(Complaint("the source did not begin".to_owned()));
-        }
+        begun(&mut child, "the source")?;
         Ok(child)
+    }
+    /// Leaves a program at an interface of the namespace with this number, as long as this place is.
+    fn stand(&mut self, name: usize, what: &str, interface: &str) -> Result<(), Complaint> {
+        let program = std::env::current_exe()?;
+        let child = Command::new("ip")
+            .args(["netns", "exec", &self.names[name]])
+            .arg(program)
+            .args(["router", "stand", what, interface])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        self.children.push(child);
+        self.children.last_mut().map_or(Ok(()), |child| begun(child, what))
+    }
+    /// The sink drops frames in its driver.
+    pub(super) fn sink(&mut self) -> Result<(), Complaint> {
+        self.stand(2, "sink", "d0")
+    }
+    /// What arrives is forwarded in the driver, to where the kernel's table says.
+    pub(super) fn kernel_lookup(&mut self) -> Result<(), Complaint> {
+        self.stand(1, "kernel-lookup", "r0")
     }
     /// The median round trip of some probes from the source's host, in seconds; `None` if none came back.
     pub(super) fn trip(&self, to: &str) -> Result<Option<f64>, Complaint> {
