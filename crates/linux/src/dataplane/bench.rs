@@ -4,9 +4,7 @@
 //! source --> router, or the forwarder of XDP with the kernel's lookup --> sink that drops in its driver
 //! ```
 
-use super::program::{
-    ABORTED, CONTEXT, DATA, DATA_END, END, PACKET, STACK, find, hop_count, reach,
-};
+use super::program::{ABORTED, CONTEXT, PACKET, STACK, begin, find, hop_count};
 use crate::bpf::{self, Hook, If, Kind, Map, PASS, Program, Size};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -59,10 +57,7 @@ impl Standing {
         const AF_INET: i32 = 2;
         let mut p = Program::default();
         let pass = p.label();
-        p.copy(CONTEXT, 1);
-        p.load(Size::Word, PACKET, CONTEXT, DATA);
-        p.load(Size::Word, END, CONTEXT, DATA_END);
-        reach(&mut p, 34, pass);
+        begin(&mut p, 34, pass);
         p.load(Size::Half, 3, PACKET, 12);
         p.go_if(3, If::NotEqual, i32::from(0x0800u16.to_be()), pass);
         p.load(Size::Byte, 3, PACKET, 22);
@@ -91,11 +86,7 @@ impl Standing {
         p.go_if(0, If::NotEqual, 0, pass);
         hop_count(&mut p);
         // The answer has the source's address first, a frame the destination's.
-        for (field, at) in [(MACS, 6), (MACS + 2, 8), (MACS + 4, 10)] {
-            p.load(Size::Half, 3, STACK, field);
-            p.store(Size::Half, PACKET, at, 3);
-        }
-        for (field, at) in [(MACS + 6, 0), (MACS + 8, 2), (MACS + 10, 4)] {
+        for (field, at) in (MACS..).step_by(2).zip([6, 8, 10, 0, 2, 4]) {
             p.load(Size::Half, 3, STACK, field);
             p.store(Size::Half, PACKET, at, 3);
         }
@@ -171,10 +162,7 @@ impl Generator {
         const CATCH_UP: i32 = 1_000_000 << 8;
         let mut p = Program::default();
         let (wrong, due, first) = (p.label(), p.label(), p.label());
-        p.copy(CONTEXT, 1);
-        p.load(Size::Word, PACKET, CONTEXT, DATA);
-        p.load(Size::Word, END, CONTEXT, DATA_END);
-        reach(&mut p, TEMPLATE_LEN as i32, wrong);
+        begin(&mut p, TEMPLATE_LEN as i32, wrong);
         p.store_number(Size::Word, STACK, -4, 0);
         find(&mut p, state.fd(), -4);
         p.go_if(0, If::Equal, 0, wrong);

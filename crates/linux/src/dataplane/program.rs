@@ -40,12 +40,12 @@ pub(super) const ABORTED: i32 = 0;
 /// A protocol of IP.
 const RSVP: i32 = 46;
 /// The context's fields.
-pub(super) const DATA: i16 = 0;
-pub(super) const DATA_END: i16 = 4;
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
 const DATA_META: i16 = 8;
 pub(super) const CONTEXT: u8 = 6;
 pub(super) const PACKET: u8 = 7;
-pub(super) const END: u8 = 8;
+const END: u8 = 8;
 const WORD: u8 = 9;
 pub(super) const STACK: u8 = 10;
 
@@ -259,10 +259,7 @@ impl Shared {
         let Interface { port, mac, labels, .. } = interface;
         let mut p = Program::default();
         let (socket, kernel, v6) = (p.label(), p.label(), p.label());
-        p.copy(CONTEXT, 1);
-        p.load(Size::Word, PACKET, CONTEXT, DATA);
-        p.load(Size::Word, END, CONTEXT, DATA_END);
-        reach(&mut p, 34, socket);
+        begin(&mut p, 34, socket);
         // Frames to other hosts and to all of them are not for a router to forward (RFC 1812 §5.3.4).
         let [a, b, c, d, e, f] = mac;
         p.load(Size::Half, 3, PACKET, 4);
@@ -397,6 +394,14 @@ impl Shared {
     }
 }
 
+/// Keeps the context and where its packet is; goes to `label` unless the packet has so many bytes.
+pub(super) fn begin(p: &mut Program, bytes: i32, label: Label) {
+    p.copy(CONTEXT, 1);
+    p.load(Size::Word, PACKET, CONTEXT, DATA);
+    p.load(Size::Word, END, CONTEXT, DATA_END);
+    reach(p, bytes, label);
+}
+
 /// TTL and checksum (RFC 1141): the sum grows by as much as the TTL's half word falls. Changes register 3.
 pub(super) fn hop_count(p: &mut Program) {
     p.load(Size::Byte, 3, PACKET, 22);
@@ -412,7 +417,7 @@ pub(super) fn hop_count(p: &mut Program) {
 }
 
 /// Goes to `label` unless the packet has so many bytes.
-pub(super) fn reach(p: &mut Program, bytes: i32, label: Label) {
+fn reach(p: &mut Program, bytes: i32, label: Label) {
     p.copy(2, PACKET);
     p.add(2, bytes);
     p.go_if_register(2, If::Above, END, label);

@@ -71,14 +71,14 @@ impl Candidates {
         Candidates(vec![[(0, 0); WAYS]; places / WAYS])
     }
     /// Counts a packet of a flow; its place if there were [`AFTER`], and then counts anew. What was counted in another
-    /// generation does not count. A flow that has no place takes that of the one with the fewest packets, rather
-    /// one that is not `used`.
+    /// generation does not count. A flow that has no place takes that of the one with the fewest packets; of those
+    /// with as few, rather one that is not `used`.
     fn count(&mut self, hash: u64, generation: u64, used: impl Fn(usize) -> bool) -> Option<usize> {
         let set = hash as usize % self.0.len().max(1);
         let ways = self.0.get_mut(set)?;
         let tag = (hash >> 32) as u32 ^ (generation as u32).wrapping_mul(0x9e37_79b9);
         let own = ways.iter().position(|(other, _)| *other == tag);
-        let fewest = || (0..WAYS).min_by_key(|way| (used(WAYS * set + way), ways[*way].1));
+        let fewest = || (0..WAYS).min_by_key(|way| (ways[*way].1, used(WAYS * set + way)));
         let way = own.or_else(fewest)?;
         let (candidate, count) = &mut ways[way];
         if *candidate != tag {
@@ -280,6 +280,11 @@ mod tests {
             assert_eq!(place.is_some(), other == u64::from(AFTER));
             assert!(place.is_none_or(|place| place == 22));
         }
+        // Places whose flows may have ended keep none from being noted.
+        let mut candidates = Candidates::new(PLACES);
+        let all = (0..AFTER).flat_map(|_| 1..=4);
+        let places = all.filter_map(|flow| candidates.count(hash(flow), 0, |place| place != 23));
+        assert_eq!(places.count(), 4);
     }
 
     #[test]

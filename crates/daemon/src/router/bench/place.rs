@@ -63,8 +63,8 @@ pub(super) struct Between {
     pub(super) others: f64,
 }
 
-/// Waits until a child says that it has begun.
-fn begun(child: &mut Child, name: &str) -> Result<(), Complaint> {
+/// Waits until a child says that it is ready.
+fn ready(child: &mut Child, name: &str) -> Result<(), Complaint> {
     let mut line = [0; READY.len() + 1];
     let told = child.stdout.as_mut().map(|out| out.read_exact(&mut line));
     match told {
@@ -196,7 +196,7 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
-        begun(&mut child, "the source")?;
+        ready(&mut child, "the source")?;
         Ok(child)
     }
     /// Leaves a program at an interface of the namespace with this number, as long as this place is.
@@ -210,7 +210,7 @@ impl Place {
             .stdout(Stdio::piped())
             .spawn()?;
         self.children.push(child);
-        self.children.last_mut().map_or(Ok(()), |child| begun(child, what))
+        self.children.last_mut().map_or(Ok(()), |child| ready(child, what))
     }
     /// The sink drops frames in its driver.
     pub(super) fn sink(&mut self) -> Result<(), Complaint> {
