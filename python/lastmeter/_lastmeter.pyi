@@ -126,6 +126,7 @@ class Experiment:
         self,
         *,
         what_ifs: bool = True,
+        exhaustive: bool = False,
         quick: bool = False,
         shuffle_ties: int = 0,
         threads: int | None = None,

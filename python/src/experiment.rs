@@ -9,7 +9,7 @@ use lastmeter_lab::build::Changes;
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment;
 use lastmeter_lab::explain::Shuffle;
-use lastmeter_lab::run::{self, Explained, Runner, Watch, explain, ledger};
+use lastmeter_lab::run::{self, Explained, Runner, Search, Watch, explain, ledger};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
@@ -147,19 +147,22 @@ impl Experiment {
         self.inner.nodes.iter().map(|node| node.name.clone()).collect()
     }
 
-    /// Runs it once, and with `what_ifs` again with each change that might help.
+    /// Runs it once, and with `what_ifs` again with the changes that might help: beginnings of the run for the price
+    /// of two runs, or with `exhaustive` all of it with every change.
     ///
     /// The interpreter's lock is released meanwhile. `progress` is called periodically with the share
     /// done, from 0 to 1, of the run itself and then of the what-ifs. Ctrl-C or an exception in `progress`
     /// ends the run. `pcap` captures links in files: `{"a->b": "file"}`.
     #[pyo3(signature = (
-        *, what_ifs=true, quick=false, shuffle_ties=0, threads=None, progress=None, pcap=None
+        *, what_ifs=true, exhaustive=false, quick=false, shuffle_ties=0, threads=None, progress=None,
+        pcap=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn run(
         &self,
         py: Python<'_>,
         what_ifs: bool,
+        exhaustive: bool,
         quick: bool,
         shuffle_ties: u64,
         threads: Option<usize>,
@@ -179,8 +182,9 @@ impl Experiment {
         }
         let runner =
             Runner { parallel: &pool, threads: pool.count(), library: &disk, watch: &watch };
+        let search = if exhaustive { Search::Exhaustive } else { Search::Rounds };
         let work = || match what_ifs && !quick {
-            true => explain(&experiment, shuffle_ties, runner),
+            true => explain(&experiment, search, shuffle_ties, runner),
             false => {
                 let ledger = ledger(&experiment, runner)?;
                 Ok(Explained { ledger, left_out: 0, shuffle: None })

@@ -18,6 +18,7 @@ mod channels;
 mod copies;
 mod delivery;
 mod exchange;
+mod explain;
 mod far;
 mod fixes;
 mod own_tcp;
@@ -114,7 +115,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, Bench)> {
 /// What takes long, and is measured only when it is asked for.
 pub fn alone() -> impl Iterator<Item = (&'static str, Bench)> {
     let own = own_tcp::ALL.iter().chain(units::ALL);
-    let delivered = delivery::ALL.iter().chain(plugpoints::ALL);
+    let delivered = delivery::ALL.iter().chain(plugpoints::ALL).chain(explain::ALL);
     own.chain(delivered).chain(channels::ALL).copied()
 }
 

@@ -22,7 +22,7 @@ use lastmeter_engine::Serial;
 use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::library::{self, Builtin};
-use lastmeter_lab::run::{Runner, Watch, explain};
+use lastmeter_lab::run::{Runner, Search, Watch, explain};
 
 pub(crate) const ALL: &[(&str, Bench)] = &[
     ("plugpoints/vup", |setting| bench(setting, "vup")),
@@ -133,7 +133,7 @@ impl Interface {
         let experiment = Experiment::parse(EXPERIMENT, text, &sets, &Builtin).map_err(complaint)?;
         let watch = Watch::default();
         let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
-        let ledger = explain(&experiment, 0, runner)?.ledger;
+        let ledger = explain(&experiment, Search::Rounds, 0, runner)?.ledger;
         let path = ledger.paths.first().ok_or("nothing was sent")?;
         let cpu = ledger.resources.iter().find(|one| one.name == format!("{RECEIVER}.cpu"));
         let spent = cpu.ok_or("the host has no cpu")?.utilisation() * ledger.duration;

@@ -7,7 +7,7 @@ use lastmeter_lab::document::{Document, Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::Shuffle;
 use lastmeter_lab::replicate::{RUNS, Replicates, replicate};
-use lastmeter_lab::run::{Explained, Failure, Runner, Watch, explain, has_plugins, ledger};
+use lastmeter_lab::run::{Explained, Failure, Runner, Search, Watch, explain, has_plugins, ledger};
 use lastmeter_lab::sweep::Until;
 use lastmeter_ledger as report;
 use std::path::PathBuf;
@@ -46,6 +46,9 @@ pub(crate) struct Arguments {
     /// Run once only: no what-ifs; the verdict says what is busiest, and what would decide
     #[arg(long)]
     no_what_ifs: bool,
+    /// Repeat the whole run with every change: as many runs as there are changes, instead of the price of two
+    #[arg(long, conflicts_with = "no_what_ifs")]
+    exhaustive: bool,
     /// Also print the layers of each path: what a stage is for, the jitter it adds, and how many packets wait there
     #[arg(long)]
     layers: bool,
@@ -55,12 +58,16 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    fn search(&self) -> Search {
+        if self.exhaustive { Search::Exhaustive } else { Search::Rounds }
+    }
     /// Refuses what is of no use with a router's file.
     fn only_a_router(&self, common: &Common) -> Result<(), Complaint> {
         let Arguments { sets, pcaps, shuffle_ties, seeds, until, no_what_ifs, layers, .. } = self;
-        let lists = !sets.is_empty() || !pcaps.is_empty() || *shuffle_ties > 0 || *no_what_ifs;
+        let lists = !sets.is_empty() || !pcaps.is_empty() || *shuffle_ties > 0;
+        let searched = *no_what_ifs || self.exhaustive;
         let given = seeds.is_some() || until.is_some() || self.out.is_some() || *layers;
-        if lists || given || common.seed.is_some() {
+        if lists || searched || given || common.seed.is_some() {
             let right = "give --beside, --json or --quick, or see `lastmeter router twin --help`";
             return Err(Complaint(format!("a router's file is predicted by its twin: {right}")));
         }
@@ -116,7 +123,7 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
             left_out: 0,
             shuffle: None,
         }),
-        false => explain(&experiment, arguments.shuffle_ties, runner),
+        false => explain(&experiment, arguments.search(), arguments.shuffle_ties, runner),
     });
     let mut explained = explained.map_err(|failure| failed(common, failure))?;
     if (arguments.seeds.is_some() || until.is_some()) && !explained.ledger.provenance.partial {

@@ -15,7 +15,7 @@ use crate::document::{Fault, Problem, nearest, shorten};
 use crate::experiment::{ADAPTERS, Experiment, HOSTS};
 use crate::library::Library;
 use crate::profile;
-use crate::run::{Failure, Runner, explain};
+use crate::run::{Failure, Runner, Search, explain};
 use lastmeter_base::{Bytes, Duration};
 use lastmeter_host::copies::{self, Stack};
 use lastmeter_host::profile::{self as host, Adapter, Profile};
@@ -67,7 +67,7 @@ pub fn historic(
     let text = pair.experiment(message, packet, DURATION).map_err(problems)?;
     let name = format!("{host} with {adapter}");
     let experiment = Experiment::parse(&name, text, &[], runner.library).map_err(problems)?;
-    let mut ledger = explain(&experiment, 0, runner)?.ledger;
+    let mut ledger = explain(&experiment, Search::Rounds, 0, runner)?.ledger;
     // Acknowledgements are not payload.
     let delivered = ledger.paths.first().map_or(0.0, |path| path.totals.goodput);
     ledger.connection = connection(&pair.adapter, delivered);

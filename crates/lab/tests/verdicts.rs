@@ -5,7 +5,7 @@ use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::{Decides, once};
 use lastmeter_lab::library::{self, Builtin};
-use lastmeter_lab::run::{Runner, Watch, explain, ledger};
+use lastmeter_lab::run::{Runner, Search, Watch, explain, ledger};
 use lastmeter_ledger::{Confidence, Ledger};
 
 /// Two links at their limit, declared as one entry.
@@ -33,7 +33,7 @@ fn parsed(text: &str, changes: &[&str]) -> Experiment {
 fn explained(text: &str, changes: &[&str]) -> Ledger {
     let watch = Watch::default();
     let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
-    explain(&parsed(text, changes), 0, runner).unwrap().ledger
+    explain(&parsed(text, changes), Search::Rounds, 0, runner).unwrap().ledger
 }
 
 fn words(ledger: &Ledger) -> &str {
@@ -104,4 +104,72 @@ fn round_trips_and_full_links_have_words_of_their_own() {
     let text = TWO.replace("constant = { rate = \"15 Mbit/s\", size", "bulk = { window = 4, size");
     let few = explained(&text, &["links.0.delay=10 ms"]);
     assert!(words(&few).starts_with("Round trips limit"), "{}", words(&few));
+}
+
+/// TCP and Poisson traffic share two links in a row for long enough that no change is tried on all of the run.
+const LONG: &str = r#"
+duration = "60 s"
+[nodes]
+s0 = { host = {} }
+s1 = { host = {} }
+r0 = { router = {} }
+r1 = { router = {} }
+d0 = { host = {} }
+d1 = { host = {} }
+[[links]]
+between = ["s0", "r0"]
+rate = "100 Mbit/s"
+delay = "100 us"
+[[links]]
+between = ["s1", "r0"]
+rate = "100 Mbit/s"
+delay = "100 us"
+[[links]]
+between = ["r0", "r1"]
+rate = "20 Mbit/s"
+delay = "2 ms"
+queue = { drop-tail = { packets = 50 } }
+[[links]]
+between = ["r1", "d0"]
+rate = "60 Mbit/s"
+delay = "100 us"
+[[links]]
+between = ["r1", "d1"]
+rate = "60 Mbit/s"
+delay = "100 us"
+[[traffic]]
+name = "stream"
+from = "s0"
+to = "d0"
+tcp = {}
+[[traffic]]
+name = "calls"
+from = "s1"
+to = "d1"
+poisson = { rate = "5 Mbit/s", size = "1000 B" }
+"#;
+
+#[test]
+fn a_search_in_rounds_finds_what_an_exhaustive_one_finds_for_a_few_runs() {
+    let explained = |search| {
+        let watch = Watch::default();
+        let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+        explain(&parsed(LONG, &[]), search, 0, runner).unwrap().ledger
+    };
+    let (ours, theirs) = (explained(Search::Rounds), explained(Search::Exhaustive));
+    let (our, their) = (ours.verdict.as_ref().unwrap(), theirs.verdict.as_ref().unwrap());
+    assert_eq!(our.resource.as_deref(), Some("r0->r1"));
+    assert_eq!(our.resource, their.resource);
+    assert_eq!(ours.paths, theirs.paths, "the run itself is not cut short");
+    // Every change was tried by both; by rounds on a part of the run, the best on the longest.
+    assert_eq!(ours.what_ifs.len(), theirs.what_ifs.len());
+    let shares: Vec<f64> = ours.what_ifs.iter().map(|one| one.share.unwrap_or(1.0)).collect();
+    assert!(shares.is_sorted_by(|a, b| a >= b), "{shares:?}");
+    assert!(shares.iter().sum::<f64>() < 3.6, "{shares:?}");
+    assert!(theirs.what_ifs.iter().all(|one| one.share.is_none()));
+    for (our, their) in ours.what_ifs.iter().zip(&theirs.what_ifs).take(2) {
+        let same = theirs.what_ifs.iter().find(|one| one.change == our.change).unwrap();
+        assert!(same.gain >= their.gain - 0.005, "{our:?} {their:?}");
+        assert!((our.gain - same.gain).abs() < 0.05, "{our:?} {same:?}");
+    }
 }

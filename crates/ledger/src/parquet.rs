@@ -275,6 +275,7 @@ fn what_ifs(ledger: &Ledger) -> Columns {
     columns.add("measured", Values::RealOrNone(rows.iter().map(|row| row.measured).collect()));
     columns.add("error", Values::RealOrNone(rows.iter().map(|row| row.error).collect()));
     columns.real("gain", &rows, |row| row.gain);
+    columns.add("share", Values::RealOrNone(rows.iter().map(|row| row.share).collect()));
     columns
 }
 

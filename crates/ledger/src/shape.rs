@@ -107,7 +107,10 @@ pub(super) fn busy_stages(resource: &Resource) -> Vec<(&str, f64)> {
 /// The what-ifs, best first.
 pub(super) fn ranked(ledger: &Ledger) -> Vec<&WhatIf> {
     let mut what_ifs: Vec<&WhatIf> = ledger.what_ifs.iter().collect();
-    what_ifs.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    let share = |one: &WhatIf| one.share.unwrap_or(1.0);
+    let better =
+        |a: &&WhatIf, b: &&WhatIf| share(b).total_cmp(&share(a)).then(b.gain.total_cmp(&a.gain));
+    what_ifs.sort_by(better);
     what_ifs
 }
 

@@ -366,6 +366,10 @@ pub struct WhatIf {
     /// By how much the change is better than the baseline, as a share of it; may be negative. Measured where the
     /// change was applied, else predicted.
     pub gain: f64,
+    /// The share of the run that was repeated with the change to predict it; absent where all of it was, or where
+    /// nothing was repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
 }
 
 /// Residuals, which should be zero; exactly zero in a model.

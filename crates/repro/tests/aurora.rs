@@ -9,7 +9,7 @@ use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::{Pair, historic};
 use lastmeter_lab::library::{Builtin, Library};
-use lastmeter_lab::run::{Failure, Runner, Watch, ledger};
+use lastmeter_lab::run::{Failure, Runner, Search, Watch, ledger};
 use lastmeter_ledger::Ledger;
 
 const DEC_5000: [&str; 2] = ["dec5000-200", "dec5000-240"];
@@ -141,7 +141,8 @@ fn window(profile: &str, video: &str, length: u64) -> Ledger {
          from = \"camera\"\nto = \"alpha\"\nvidboard = {{ timeout = \"2 s\", {video} }}\n"
     );
     let experiment = Experiment::parse("window", text, &[], &Builtin).unwrap();
-    with_runner(|runner| lastmeter_lab::run::explain(&experiment, 0, runner)).ledger
+    with_runner(|runner| lastmeter_lab::run::explain(&experiment, Search::Exhaustive, 0, runner))
+        .ledger
 }
 
 #[test]

@@ -140,6 +140,7 @@ fn candidate(
         measured: found,
         error: predicted.zip(found).map(|(predicted, found)| predicted / found - 1.0),
         gain: gain(name, baseline, found.or(predicted)?),
+        share: None,
     };
     Some(Candidate { change, row, uncertainty: model.map(|(_, uncertainty)| uncertainty) })
 }

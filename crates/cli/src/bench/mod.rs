@@ -64,6 +64,7 @@ Examples:
   lastmeter bench own-tcp         the models' TCP before this kernel's: repair of losses, TIME_WAIT
   lastmeter bench units           data units forwarded whole, or packet by packet
   lastmeter bench delivery        the same data to a native socket, and through IP
+  lastmeter bench explain         what explaining costs, beside every change on the whole run
   lastmeter bench plugpoints      one stream through every kind of host interface
   lastmeter bench channels        flows told apart by one of 32768 channels (root)
   lastmeter bench tune/cim        packets' best length and how many in flight, by an adapter's name

@@ -8,7 +8,7 @@ use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, results};
 use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
-use lastmeter_lab::run::{Failure, Runner, SoFar, Watch, explain, ledger};
+use lastmeter_lab::run::{Failure, Runner, Search, SoFar, Watch, explain, ledger};
 use lastmeter_ledger::Ledger;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -104,7 +104,7 @@ fn run(job: &Job, threads: &Threads, watch: &Watch, sampler: &Sampler) -> Result
     let runner = Runner { parallel: threads, threads: threads.count(), library: &library, watch };
     let ledger = match job.quick {
         true => ledger(&experiment, runner),
-        false => explain(&experiment, 0, runner).map(|explained| explained.ledger),
+        false => explain(&experiment, Search::Rounds, 0, runner).map(|explained| explained.ledger),
     };
     let ledger = match ledger {
         Ok(ledger) => ledger,

@@ -1,6 +1,8 @@
 //! What-ifs: the same run again with one thing changed.
 
+use super::rounds::{Beginning, Sums};
 use super::verdict::{BUSY_MIN, by_utilisation, waits};
+use crate::run::PARTS;
 use lastmeter_ledger::{Ledger, Times, WhatIf};
 use std::collections::BTreeMap;
 
@@ -12,7 +14,9 @@ const SETS_MAX: usize = 4;
 const SET_MAX: usize = 16;
 
 /// A smaller gain in throughput counts as rounding.
-const GAIN_MIN: f64 = 0.005;
+pub(super) const GAIN_MIN: f64 = 0.005;
+/// And so much more of what packets under way at the ends of the part that was compared make.
+const GRAINS: f64 = 1.5;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,13 +107,43 @@ pub struct Effect {
     pub latency: f64,
     /// Dropped packets per offered packet.
     pub loss: f64,
+    /// The share of the run that was repeated with the change: the rest is taken to change alike.
+    pub share: f64,
+    /// By how much throughput may differ because only a part of the run was repeated, as a share of it.
+    pub grain: f64,
 }
 
 impl Effect {
     /// The effect of `change`, from the ledger of a run with it.
     pub fn of(change: Change, changed: &Ledger) -> Effect {
         let (goodput, latency, loss) = (changed.goodput(), changed.latency(), changed.loss());
-        Effect { change, goodput, latency, loss }
+        Effect { change, goodput, latency, loss, share: 1.0, grain: 0.0 }
+    }
+    /// The effect of `change` on a run, from what happened with it in the part of a beginning that counts.
+    pub fn of_beginning(
+        change: Change,
+        changed: &Sums,
+        before: &Beginning,
+        whole: &Ledger,
+    ) -> Effect {
+        let sums = &before.sums;
+        let goodput = whole.goodput() * ratio(changed.goodput(), sums.goodput());
+        // More than what is sent never arrives.
+        let sent = || {
+            let totals = || whole.paths.iter().map(|path| &path.totals);
+            let offered: u64 = totals().map(|totals| totals.offered_packets()).sum();
+            let delivered: u64 = totals().map(|totals| totals.delivered.packets).sum();
+            whole.goodput() * ratio(offered as f64, delivered as f64)
+        };
+        let is_open = changed.is_offered_alike(sums);
+        Effect {
+            change,
+            goodput: if is_open { goodput.min(sent()) } else { goodput },
+            latency: whole.latency() * ratio(changed.latency(), sums.latency()),
+            loss: (whole.loss() + changed.loss() - sums.loss()).clamp(0.0, 1.0),
+            share: before.parts as f64 / PARTS as f64,
+            grain: sums.grain(),
+        }
     }
     /// The relative gain in throughput over `baseline`.
     pub(super) fn goodput_gain(&self, baseline: &Ledger) -> f64 {
@@ -117,7 +151,7 @@ impl Effect {
     }
     /// Whether it brings more throughput than rounding does.
     pub(super) fn helps(&self, baseline: &Ledger) -> bool {
-        self.goodput_gain(baseline) >= GAIN_MIN
+        self.goodput_gain(baseline) >= GAIN_MIN + GRAINS * self.grain
     }
     /// The relative reduction of latency from `baseline`.
     pub(super) fn latency_gain(&self, baseline: &Ledger) -> f64 {
@@ -171,9 +205,7 @@ pub fn candidates(ledger: &Ledger) -> (Vec<Change>, usize) {
 /// Sets of resources to try together, if no resource alone brings more throughput: the links of one entry, which one
 /// line of the file makes faster, and everything that is in use for most of the time.
 pub fn together(ledger: &Ledger, effects: &[Effect], entries: &[Vec<String>]) -> Vec<Change> {
-    let alone =
-        |effect: &Effect| matches!(effect.change, Change::Faster { .. }) && effect.helps(ledger);
-    if effects.iter().any(alone) {
+    if is_alone(ledger, effects) {
         return Vec::new();
     }
     let busy: Vec<(String, f64)> = by_utilisation(ledger)
@@ -203,12 +235,21 @@ pub fn together(ledger: &Ledger, effects: &[Effect], entries: &[Vec<String>]) ->
     sets.into_iter().take(SETS_MAX).flat_map(speeds).collect()
 }
 
-/// Whether changes of this run are ranked by throughput; if nothing raises throughput, latency ranks them.
-pub(super) fn by_goodput(baseline: &Ledger, effects: &[Effect]) -> bool {
-    effects.iter().any(|effect| effect.helps(baseline))
+/// Whether one resource alone brings more throughput.
+pub fn is_alone(ledger: &Ledger, effects: &[Effect]) -> bool {
+    let alone =
+        |effect: &Effect| matches!(effect.change, Change::Faster { .. }) && effect.helps(ledger);
+    effects.iter().any(alone)
 }
 
-/// The what-ifs of the ledger, best first.
+/// Whether changes of this run are ranked by throughput; if nothing raises throughput, latency ranks them. Those of
+/// which most was repeated decide.
+pub(super) fn by_goodput(baseline: &Ledger, effects: &[Effect]) -> bool {
+    let most = effects.iter().map(|effect| effect.share).fold(0.0, f64::max);
+    effects.iter().any(|effect| effect.share >= most && effect.helps(baseline))
+}
+
+/// The what-ifs of the ledger, best first; those of which less was repeated are after all others.
 pub fn rank(baseline: &Ledger, effects: &[Effect]) -> Vec<WhatIf> {
     let by_goodput = by_goodput(baseline, effects);
     let mut ranked: Vec<(f64, &Effect)> = effects
@@ -218,7 +259,10 @@ pub fn rank(baseline: &Ledger, effects: &[Effect]) -> Vec<WhatIf> {
             false => (effect.latency_gain(baseline), effect),
         })
         .collect();
-    ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.change.cmp(&b.1.change)));
+    ranked.sort_by(|(a_gain, a), (b_gain, b)| {
+        let better = b.share.total_cmp(&a.share).then(b_gain.total_cmp(a_gain));
+        better.then_with(|| a.change.cmp(&b.change))
+    });
     let what_if = |(gain, effect): (f64, &Effect)| WhatIf {
         change: effect.change.words(),
         metric: if by_goodput { "goodput" } else { "latency" }.to_owned(),
@@ -227,6 +271,7 @@ pub fn rank(baseline: &Ledger, effects: &[Effect]) -> Vec<WhatIf> {
         measured: None,
         error: None,
         gain,
+        share: Some(effect.share).filter(|share| *share < 1.0),
     };
     ranked.into_iter().map(what_if).collect()
 }

@@ -21,6 +21,13 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
         true => "What each change brought when it was applied, best first.</span>",
         false => "What each change would buy, best first.</span>",
     });
+    if let Some(share) = ranked[0].share {
+        out.push_str(&format!(
+            "<span>predicted by {:.0} % of the run, repeated with each change; those after the best by \
+             less</span>",
+            share * 100.0
+        ));
+    }
     if ranked.iter().any(|one| mark_gain(one).is_some()) {
         out.push_str(
             "<span><svg class=\"bar\"><path class=\"measured\" d=\"M9-1l5 6-5 6-5-6z\"/></svg>\

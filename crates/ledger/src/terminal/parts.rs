@@ -273,7 +273,9 @@ pub(super) fn what_ifs(style: &Style, ledger: &Ledger, out: &mut String) {
     if ranked.is_empty() {
         return;
     }
-    heading(style, "WHAT IF", &format!("best first; now {}", baselines(&ranked)), out);
+    let from = ranked[0].share.map(|share| format!(", by {:.0} % of the run", share * 100.0));
+    let told = format!("best first{}; now {}", from.unwrap_or_default(), baselines(&ranked));
+    heading(style, "WHAT IF", &told, out);
     let most = ranked.iter().map(|one| one.gain).fold(f64::MIN_POSITIVE, f64::max);
     let columns = vec![
         Column::number("gain", "gain", 0),
@@ -309,9 +311,10 @@ pub(super) fn what_ifs(style: &Style, ledger: &Ledger, out: &mut String) {
         table.keep_columns(&[0, 1, 2, 4]);
     }
     table.draw(style, out);
-    if let Some(next) = ranked.get(WHAT_IFS_MAX) {
-        let number = ranked.len() - WHAT_IFS_MAX;
-        let most = figures::gain(next.gain);
+    let others = &ranked[shown.len()..];
+    if !others.is_empty() {
+        let most = others.iter().map(|one| one.gain).fold(f64::NEG_INFINITY, f64::max);
+        let (number, most) = (others.len(), figures::gain(most));
         fold_line(style, &format!("{number} more changes, none above {most}"), out);
     }
 }

@@ -110,6 +110,7 @@ fn what_if(change: &str, gain: f64, measured: Option<f64>) -> WhatIf {
         measured,
         error: measured.map(|measured| (predicted - measured) / measured),
         gain: measured.map_or(gain, |measured| measured / baseline - 1.0),
+        share: None,
     }
 }
 
@@ -135,6 +136,7 @@ fn what_ifs() -> Vec<WhatIf> {
             measured: None,
             error: None,
             gain: 0.341,
+            share: None,
         },
     );
     what_ifs

@@ -55,6 +55,7 @@ pub fn explain(
             measured: None,
             error: None,
             gain: if baseline > 0.0 { predicted / baseline - 1.0 } else { predicted },
+            share: None,
         });
     }
     ledger.what_ifs.sort_by(|a, b| b.gain.total_cmp(&a.gain));

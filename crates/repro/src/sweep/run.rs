@@ -13,7 +13,7 @@ use lastmeter_lab::document::{Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::historic::Pair;
 use lastmeter_lab::library::{Builtin, Library, Programs};
-use lastmeter_lab::run::{Failure, Runner, Watch, closing, explain};
+use lastmeter_lab::run::{Failure, Runner, Search, Watch, closing, explain};
 use lastmeter_ledger::Ledger;
 use std::collections::BTreeMap;
 
@@ -211,7 +211,7 @@ impl Setting<'_> {
                 let watch = Watch::default();
                 let parallel = self.means.parallel;
                 let runner = Runner { parallel, threads: 1, library: &library, watch: &watch };
-                Some(explain(&experiment, 0, runner).map_err(failed)?.ledger)
+                Some(explain(&experiment, Search::Exhaustive, 0, runner).map_err(failed)?.ledger)
             }
             _ => None,
         };

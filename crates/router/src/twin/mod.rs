@@ -20,7 +20,7 @@ use lastmeter_engine::Serial;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::kinds::Registry;
 use lastmeter_lab::library::Library;
-use lastmeter_lab::run::{self, Failure, Runner, Watch};
+use lastmeter_lab::run::{self, Failure, Runner, Search, Watch};
 use lastmeter_ledger::Ledger;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -272,7 +272,8 @@ impl Twin {
         let watch = Watch::default();
         let runner = Runner { parallel: &Serial, threads: 1, library: &library, watch: &watch };
         match explained {
-            true => run::explain(&experiment, 0, runner).map(|explained| explained.ledger),
+            true => run::explain(&experiment, Search::Rounds, 0, runner)
+                .map(|explained| explained.ledger),
             false => run::ledger(&experiment, runner),
         }
         .map_err(said)

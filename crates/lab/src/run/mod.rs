@@ -1,17 +1,18 @@
 //! Running experiments: once, again with each change, and again with simultaneous events reordered.
 
+mod explain;
+
+pub use explain::{Explained, Search, explain, has_plugins};
+
 use crate::build::{Captures, Changes, build};
 use crate::close::{Close, close};
 use crate::document::Problem;
-use crate::experiment::{Experiment, Network, Node};
-use crate::explain::{Change, Effect, Shuffle, candidates, rank, shuffled, together, verdict};
+use crate::experiment::Experiment;
+use crate::explain::verdict;
 use crate::library::Library;
 use lastmeter_base::Time;
-use lastmeter_engine::site::{Fabric, own};
 use lastmeter_engine::{Control, Engine, Error, Outcome, Parallel};
-use lastmeter_ledger::{Ledger, Provenance, Resource, Source};
-use lastmeter_net::plugin;
-use std::collections::{BTreeMap, BTreeSet};
+use lastmeter_ledger::{Ledger, Provenance, Source};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,14 +41,17 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How many times the first run is shown to its follower.
-const LOOKS: u64 = 256;
+/// Parts of equal time into which a run is cut, after each of which it can be looked at.
+pub(crate) const PARTS: u64 = 256;
 
 /// The state of the first run between two steps, or at its end, for a follower.
 pub struct SoFar<'a> {
     /// The share of the run that is done.
     pub share: f64,
-    ledger: &'a dyn Fn() -> Result<Ledger, Failure>,
+    /// The same in parts, of [`PARTS`].
+    parts: u64,
+    experiment: &'a Experiment,
+    engine: &'a Engine,
 }
 
 impl SoFar<'_> {
@@ -56,7 +60,11 @@ impl SoFar<'_> {
     /// # Errors
     /// If the books do not balance.
     pub fn ledger(&self) -> Result<Ledger, Failure> {
-        (self.ledger)()
+        Ok(close(&self.outcome()?, closing(self.experiment)))
+    }
+
+    fn outcome(&self) -> Result<Outcome, Failure> {
+        self.engine.so_far().map_err(Failure::Engine)
     }
 }
 
@@ -159,14 +167,28 @@ impl Prepared {
     /// # Errors
     /// If the model makes no progress.
     pub fn run(&mut self, control: &Arc<Control>, parallel: &dyn Parallel) -> Result<(), Failure> {
-        if let Some(warm) = self.warm_up.take_if(|warm| *warm <= self.end) {
+        self.run_parts(PARTS, control, parallel)
+    }
+
+    /// Runs until so many parts of [`PARTS`] are over.
+    fn run_parts(
+        &mut self,
+        parts: u64,
+        control: &Arc<Control>,
+        parallel: &dyn Parallel,
+    ) -> Result<(), Failure> {
+        let until = match parts {
+            PARTS => self.end,
+            parts => Time::START + (self.end - Time::START).scale_ceil(parts, PARTS),
+        };
+        if let Some(warm) = self.warm_up.take_if(|warm| *warm <= until) {
             self.engine.run_parallel(warm, control, parallel).map_err(Failure::Engine)?;
             if control.stopped() {
                 return Ok(());
             }
             self.engine.leave_out();
         }
-        self.engine.run_parallel(self.end, control, parallel).map_err(Failure::Engine)
+        self.engine.run_parallel(until, control, parallel).map_err(Failure::Engine)
     }
 
     /// Closes the books.
@@ -223,36 +245,40 @@ pub fn changed(
 ) -> Result<Ledger, Failure> {
     let end = (Time::START + experiment.duration).as_ps();
     runner.watch.end.store(end, Ordering::Relaxed);
-    let manner = RunOptions { threads: runner.threads, shuffle_ties: 0, collecting: true };
     let outcome = match &runner.watch.follower {
-        None => once(experiment, changes, manner, runner)?,
-        Some(follower) => followed(experiment, changes, manner, runner, follower)?,
+        None => {
+            let manner = RunOptions { threads: runner.threads, shuffle_ties: 0, collecting: true };
+            once(experiment, changes, manner, runner)?
+        }
+        Some(follower) => {
+            let steps: Vec<u64> = (1..=PARTS).collect();
+            in_steps(experiment, changes, runner, &steps, |so_far| {
+                follower(so_far);
+                Ok(())
+            })?
+        }
     };
     Ok(close(&outcome, closing(experiment)))
 }
 
-/// [`once`] in steps. Splitting a run moves no event.
-fn followed(
+/// [`once`] in steps, which end after so many parts of [`PARTS`], the last with the run. Splitting a run moves no event.
+fn in_steps(
     experiment: &Experiment,
     changes: &Changes,
-    manner: RunOptions,
     runner: Runner<'_>,
-    follower: &Follower,
+    steps: &[u64],
+    mut look: impl FnMut(&SoFar<'_>) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
+    let manner = RunOptions { threads: runner.threads, shuffle_ties: 0, collecting: true };
     let mut prepared = prepare(experiment, changes, manner, runner.library)?;
-    let (control, end) = (&runner.watch.control, prepared.end);
+    let control = &runner.watch.control;
     let mut cut = false;
-    for step in 1..=LOOKS {
-        prepared.end = Time::START + (end - Time::START).scale_ceil(step, LOOKS);
-        prepared.run(control, runner.parallel)?;
+    for &parts in steps {
+        prepared.run_parts(parts, control, runner.parallel)?;
         let engine = &prepared.engine;
-        let ledger = || {
-            let outcome = engine.so_far().map_err(Failure::Engine)?;
-            Ok(close(&outcome, closing(experiment)))
-        };
-        follower(&SoFar { share: step as f64 / LOOKS as f64, ledger: &ledger });
+        look(&SoFar { share: parts as f64 / PARTS as f64, parts, experiment, engine })?;
         // The last steps of a short run may end without the engine having checked for a stop.
-        cut = control.stopped() && step < LOOKS;
+        cut = control.stopped() && parts < PARTS;
         if cut {
             break;
         }
@@ -277,88 +303,6 @@ pub fn closing(experiment: &Experiment) -> Close {
     }
 }
 
-/// The result of explaining a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    /// The ledger, with verdict and what-ifs.
-    pub ledger: Ledger,
-    /// The number of changes not tried, because there were too many.
-    pub left_out: usize,
-    /// The result of the check of simultaneous events, if requested.
-    pub shuffle: Option<Shuffle>,
-}
-
-/// Runs `experiment`, then again with each change, and derives the verdict. With `shuffles`, repeats the run that
-/// many times with simultaneous events in random order.
-///
-/// # Errors
-/// If the experiment or the model contains errors.
-pub fn explain(
-    experiment: &Experiment,
-    shuffles: u64,
-    runner: Runner<'_>,
-) -> Result<Explained, Failure> {
-    let mut ledger = ledger(experiment, runner)?;
-    let (mut changes, left_out) = candidates(&ledger);
-    changes.extend(ideals(experiment));
-    changes.extend(withouts(experiment));
-    let whole = !ledger.provenance.partial;
-    let changes = if whole { changes } else { Vec::new() };
-    runner.watch.expect(changes.len() + shuffles as usize);
-    let mut effects = effects(experiment, &ledger, changes, runner)?;
-    if whole && !runner.watch.control.stopped() {
-        let sets = together(&ledger, &effects, &entries(experiment, &ledger));
-        runner.watch.expect(sets.len() + shuffles as usize);
-        effects.extend(self::effects(experiment, &ledger, sets, runner)?);
-    }
-    ledger.verdict = verdict(&ledger, &effects);
-    ledger.what_ifs = rank(&ledger, &effects);
-    ledger.provenance.partial |= runner.watch.control.stopped();
-    let shuffle = match shuffles {
-        0 => None,
-        _ if !whole => None,
-        count => Some(shuffle(experiment, &ledger, &effects, count, runner)?),
-    };
-    Ok(Explained { ledger, left_out, shuffle })
-}
-
-/// Runs the experiment once for each change, as many at once as there are threads. A run that was stopped early is
-/// left out.
-fn effects(
-    experiment: &Experiment,
-    baseline: &Ledger,
-    changes: Vec<Change>,
-    runner: Runner<'_>,
-) -> Result<Vec<Effect>, Failure> {
-    let runs = changes.into_iter().map(|change| {
-        let changes = changes_of(&change, baseline);
-        let run = move || rerun(experiment, &changes, 0, runner);
-        (change, run)
-    });
-    let (changes, runs): (Vec<Change>, Vec<_>) = runs.unzip();
-    let ledgers = all(runs, runner)?;
-    let effect = |(change, ledger): (Change, Option<Ledger>)| Some(Effect::of(change, &ledger?));
-    Ok(changes.into_iter().zip(ledgers).filter_map(effect).collect())
-}
-
-fn shuffle(
-    experiment: &Experiment,
-    ledger: &Ledger,
-    effects: &[Effect],
-    count: u64,
-    runner: Runner<'_>,
-) -> Result<Shuffle, Failure> {
-    let salt = |order: u64| order.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let runs = (1..=count)
-        .map(|order| move || rerun(experiment, &Changes::NONE, salt(order), runner))
-        .collect();
-    let mut others: Vec<Ledger> = all(runs, runner)?.into_iter().flatten().collect();
-    for other in &mut others {
-        other.verdict = verdict(other, effects);
-    }
-    Ok(shuffled(ledger, &others))
-}
-
 /// One more run; `None` if it was stopped.
 pub(crate) fn rerun(
     experiment: &Experiment,
@@ -377,12 +321,12 @@ pub(crate) fn rerun(
 }
 
 /// Runs all tasks concurrently, and fails if one fails.
-pub(crate) fn all<F>(tasks: Vec<F>, runner: Runner<'_>) -> Result<Vec<Option<Ledger>>, Failure>
+pub(crate) fn all<T, F>(tasks: Vec<F>, runner: Runner<'_>) -> Result<Vec<Option<T>>, Failure>
 where
-    F: FnOnce() -> Result<Option<Ledger>, Failure> + Send,
+    F: FnOnce() -> Result<Option<T>, Failure> + Send,
+    T: Send,
 {
-    let mut results: Vec<Option<Result<Option<Ledger>, Failure>>> =
-        tasks.iter().map(|_| None).collect();
+    let mut results: Vec<Option<Result<Option<T>, Failure>>> = tasks.iter().map(|_| None).collect();
     let mut tasks: Vec<_> = tasks
         .into_iter()
         .zip(&mut results)
@@ -395,58 +339,4 @@ where
         tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
     runner.parallel.run(&mut tasks);
     results.into_iter().map(|result| result.unwrap_or(Ok(None))).collect()
-}
-
-/// For each declared link, the groups of resources that it makes.
-fn entries(experiment: &Experiment, ledger: &Ledger) -> Vec<Vec<String>> {
-    let named = ledger.resources.iter().map(|one| (one.name.as_str(), one.group()));
-    let groups: BTreeMap<&str, &str> = named.collect();
-    let mut entries = vec![BTreeSet::new(); experiment.links.len()];
-    for hop in Network::new(experiment).hops {
-        entries[hop.link].extend(groups.get(hop.name.as_str()).map(|&group| group.to_owned()));
-    }
-    entries.into_iter().map(|entry| entry.into_iter().collect()).collect()
-}
-
-/// A change in the terms of the graph's builder: each resource of a group by its own name. Every fabric is compared
-/// with ideal output queueing (D-59).
-fn ideals(experiment: &Experiment) -> impl Iterator<Item = Change> + '_ {
-    let fabrics = experiment.nodes.iter().filter(|Node { kind, .. }| {
-        own::<Fabric>(kind).is_some_and(|fabric| !(fabric.is_ideal)(&kind.values))
-    });
-    fabrics.map(|node| Change::Ideal { fabric: node.name.clone() })
-}
-
-/// Every plugin is compared with none.
-fn withouts(experiment: &Experiment) -> impl Iterator<Item = Change> + '_ {
-    let nodes = experiment.nodes.iter().filter(|node| plugin::is_in(&node.kind));
-    nodes.map(|node| Change::Without { node: node.name.clone() })
-}
-
-/// Whether an experiment has owners' programs: then only a library with a sandbox can build it.
-pub fn has_plugins(experiment: &Experiment) -> bool {
-    withouts(experiment).next().is_some()
-}
-
-fn changes_of(change: &Change, baseline: &Ledger) -> Changes {
-    let mut changes = Changes::NONE;
-    match change {
-        Change::Faster { group, numerator, denominator } => {
-            let members = baseline.resources.iter().filter(|one| one.group() == group);
-            let faster = |one: &Resource| (one.name.clone(), (*numerator, *denominator));
-            changes.speed = members.map(faster).collect();
-        }
-        Change::Together { groups, numerator, denominator } => {
-            let is_member = |one: &&Resource| groups.iter().any(|group| group == one.group());
-            let faster = |one: &Resource| (one.name.clone(), (*numerator, *denominator));
-            changes.speed = baseline.resources.iter().filter(is_member).map(faster).collect();
-        }
-        Change::Free { stage } => {
-            changes.free.insert(stage.clone());
-        }
-        Change::BuffersDoubled => changes.buffers = (2, 1),
-        Change::Ideal { fabric } => drop(changes.ideal.insert(fabric.clone())),
-        Change::Without { node } => drop(changes.without.insert(node.clone())),
-    }
-    changes
 }

@@ -1,0 +1,422 @@
+//! Which changes are worth a longer run: all of them are tried on a short beginning, the better half on a longer one,
+//! and so on (successive halving: Karnin, Koren and Somekh, ICML 2013, section 3).
+//!
+//! Of a beginning its second half counts: senders have started then, and as much is under way when it begins as when
+//! it ends, so that what arrives is what was sent. How much the run itself differs there from all of it says whether a
+//! beginning is typical.
+
+use super::what_if::{Change, Effect, GAIN_MIN};
+use lastmeter_base::Time;
+use lastmeter_engine::Outcome;
+use lastmeter_ledger::{Ledger, Stage};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most changes tried in rounds; those in which the least time is spent are left out.
+pub const CHANGES_MAX: usize = 48;
+
+/// The looks at a run, in parts of [`crate::run::PARTS`]; beginnings end there, and their second halves begin there.
+pub const LOOKS: [u64; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
+
+/// What all rounds may cost together, in runs, and one before the last.
+const ROUNDS: f64 = 1.8;
+const ROUND: f64 = 0.4;
+/// The same if no beginning for that price is typical.
+const ROUNDS_MAX: f64 = 3.6;
+const ROUND_MAX: f64 = 0.8;
+/// Changes are tried on the whole run if all of them together take no more handlers than this: about two seconds of one
+/// CPU. Beginnings of such short runs would tell little.
+const HANDLED_FREE: u64 = 20_000_000;
+/// In the last round are this many of the best.
+const LAST: usize = 6;
+/// The steps of 10 % with the greatest effect are in every round: the verdict compares them.
+const STEPS: usize = 2;
+/// So many are picked by the ledger where beginnings are not typical.
+const BY_LEDGER: usize = 8;
+/// Half of a beginning in which fewer packets were delivered tells nothing.
+const DELIVERED_MIN: u64 = 100;
+/// A beginning is typical if throughput and latency differ by no more than this from those of the run, and loss by no
+/// more than a tenth of it.
+const TYPICAL: f64 = 0.1;
+const LOSS_WEIGHT: f64 = 10.0;
+
+/// What happened in a part of a run, over all paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// From when, which is after the warm-up ...
+    since: Time,
+    /// ... until when.
+    now: Time,
+    handled: u64,
+    offered: u64,
+    dropped: u64,
+    delivered: u64,
+    bits: f64,
+    /// Of all delivered packets, in seconds.
+    latencies: f64,
+}
+
+impl Sums {
+    /// From the outcome of a run so far, and the ledger made of it.
+    pub fn of(outcome: &Outcome, ledger: &Ledger) -> Sums {
+        let seconds = (outcome.now - outcome.since).as_secs_f64();
+        let totals = || ledger.paths.iter().map(|path| &path.totals);
+        let delivered = totals().map(|totals| totals.delivered.packets).sum();
+        Sums {
+            since: outcome.since,
+            now: outcome.now,
+            handled: outcome.handled,
+            offered: totals().map(|totals| totals.offered_packets()).sum(),
+            dropped: totals().map(|totals| totals.dropped_packets()).sum(),
+            delivered,
+            bits: ledger.goodput() * seconds,
+            latencies: ledger.latency() * delivered as f64,
+        }
+    }
+
+    /// What happened between `before` and this.
+    #[must_use]
+    pub fn after(&self, before: &Sums) -> Sums {
+        let handled = self.handled - before.handled;
+        // The books began anew meanwhile.
+        if before.since < self.since {
+            return Sums { handled, ..*self };
+        }
+        Sums {
+            since: before.now,
+            now: self.now,
+            handled,
+            offered: self.offered.saturating_sub(before.offered),
+            dropped: self.dropped.saturating_sub(before.dropped),
+            delivered: self.delivered.saturating_sub(before.delivered),
+            bits: self.bits - before.bits,
+            latencies: self.latencies - before.latencies,
+        }
+    }
+
+    /// By how much throughput may differ with a change because chance lets other packets be under way at the ends, as
+    /// a share.
+    pub fn grain(&self) -> f64 {
+        let seconds = (self.now - self.since).as_secs_f64().max(f64::MIN_POSITIVE);
+        (self.latencies / seconds).max(1.0).sqrt() / self.delivered.max(1) as f64
+    }
+    /// Whether as much was offered in both: senders do not wait for answers.
+    pub fn is_offered_alike(&self, other: &Sums) -> bool {
+        self.offered == other.offered
+    }
+    /// In bit/s.
+    pub fn goodput(&self) -> f64 {
+        self.bits / (self.now - self.since).as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+    /// The mean in seconds; zero where nothing was delivered.
+    pub fn latency(&self) -> f64 {
+        if self.delivered > 0 { self.latencies / self.delivered as f64 } else { 0.0 }
+    }
+    /// Dropped packets per offered packet.
+    pub fn loss(&self) -> f64 {
+        if self.offered > 0 { self.dropped as f64 / self.offered as f64 } else { 0.0 }
+    }
+}
+
+/// A beginning of the run as it was, to compare with the same beginning with a change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Beginning {
+    /// How long it is, of [`crate::run::PARTS`].
+    pub parts: u64,
+    /// What happened in its second half.
+    pub sums: Sums,
+    /// What it costs, in runs.
+    cost: f64,
+    /// By how much its second half differs from the whole run.
+    differs: f64,
+}
+
+impl Beginning {
+    fn is_typical(&self) -> bool {
+        self.differs <= TYPICAL
+    }
+}
+
+/// The beginnings of a run by which changes can be compared, shortest first, from the looks at it.
+pub fn beginnings(looks: &[(u64, Sums)], whole: &Sums) -> Vec<Beginning> {
+    let at = |parts: u64| looks.iter().find(|look| look.0 == parts).map(|look| look.1);
+    let ends = looks.iter().filter(|look| look.0 % 2 == 0);
+    let beginning = |&(parts, end): &(u64, Sums)| {
+        let sums = end.after(&at(parts / 2)?);
+        let far = |part: f64, all: f64| if all > 0.0 { (part / all - 1.0).abs() } else { 0.0 };
+        let differs = far(sums.goodput(), whole.goodput())
+            .max(far(sums.latency(), whole.latency()))
+            .max((sums.loss() - whole.loss()).abs() * LOSS_WEIGHT);
+        let cost = end.handled as f64 / whole.handled.max(1) as f64;
+        (sums.delivered >= DELIVERED_MIN).then_some(Beginning { parts, sums, cost, differs })
+    };
+    ends.filter_map(beginning).collect()
+}
+
+/// Whether so many changes can be tried on all of a run, because it is short.
+pub fn is_free(whole: &Sums, changes: usize) -> bool {
+    whole.handled.saturating_mul(changes as u64) <= HANDLED_FREE
+}
+
+/// The rounds of a search, and what they have cost.
+#[derive(Clone, Debug)]
+pub struct Rounds {
+    beginnings: Vec<Beginning>,
+    spent: f64,
+}
+
+impl Rounds {
+    /// Rounds on these beginnings; nothing has been spent.
+    pub fn new(beginnings: Vec<Beginning>) -> Rounds {
+        Rounds { beginnings, spent: 0.0 }
+    }
+
+    /// The next round, with so many changes.
+    ///
+    /// It repeats the longest beginning that it may cost if that is typical; else the shortest typical one that is
+    /// not much too expensive, or the longest of these.
+    pub fn next(&mut self, changes: usize) -> Round {
+        let last = (ROUNDS - self.spent, ROUNDS_MAX - self.spent);
+        let typical = |(price, price_max): (f64, f64)| {
+            let longest = self.within(price, changes).last().filter(|one| one.is_typical());
+            let longer = self.within(price_max, changes).skip(self.within(price, changes).count());
+            longest.or_else(|| longer.into_iter().find(|one| one.is_typical())).copied()
+        };
+        let longest = |price_max: f64| {
+            let longest = self.within(price_max, changes).last().or(self.beginnings.first());
+            longest.copied()
+        };
+        let (beginning, next) = match changes <= LAST + STEPS {
+            true => (typical(last).or_else(|| longest(last.1)), None),
+            false => match typical((ROUND, ROUND_MAX)) {
+                Some(one) => (Some(one), Some(Next::Best((changes / 2).max(LAST + STEPS)))),
+                None if changes <= 2 * LAST => (typical(last).or_else(|| longest(last.1)), None),
+                None => (longest(ROUND), Some(Next::Mixed((changes / 2).max(2 * LAST)))),
+            },
+        };
+        self.spent += beginning.map_or(0.0, |one| one.cost * changes as f64);
+        Round { beginning, next }
+    }
+
+    /// The beginnings that cost no more than this with so many changes.
+    fn within(&self, price: f64, changes: usize) -> impl Iterator<Item = &Beginning> {
+        self.beginnings.iter().take_while(move |one| one.cost * changes as f64 <= price)
+    }
+}
+
+/// A round: what is repeated with every change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Round {
+    /// A beginning; `None` if it is the whole run.
+    pub beginning: Option<Beginning>,
+    /// Which changes go on to the next round; `None` if it is the last.
+    pub next: Option<Next>,
+}
+
+/// Which changes go on to the next round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// So many, by the effects found.
+    Best(usize),
+    /// So many: some of them by the ledger of the run, the others by effects on a beginning that is not typical.
+    Mixed(usize),
+}
+
+impl Next {
+    /// The changes that go on.
+    pub fn changes(self, ledger: &Ledger, effects: &[Effect]) -> Vec<Change> {
+        match self {
+            Next::Best(count) => survivors(ledger, effects, count),
+            Next::Mixed(count) => {
+                let best = survivors(ledger, effects, count - count.min(BY_LEDGER));
+                let others = effects.iter().map(|effect| &effect.change);
+                let others = others.filter(|change| !best.contains(change)).cloned().collect();
+                let room = count.saturating_sub(best.len());
+                let others = promising(ledger, others, room);
+                best.into_iter().chain(others).collect()
+            }
+        }
+    }
+}
+
+/// The changes that go on to the next round: `count` of the best by throughput, the steps that the verdict compares
+/// among them, and by latency, if only longer rounds tell which of both matters.
+fn survivors(ledger: &Ledger, effects: &[Effect], count: usize) -> Vec<Change> {
+    let ranked = |gain: &dyn Fn(&Effect) -> f64| {
+        let mut ranked: Vec<&Effect> = effects.iter().collect();
+        ranked.sort_by(|a, b| gain(b).total_cmp(&gain(a)).then_with(|| a.change.cmp(&b.change)));
+        ranked
+    };
+    let by_goodput = ranked(&|effect| effect.goodput_gain(ledger));
+    let by_latency = ranked(&|effect| effect.latency_gain(ledger));
+    let step = |effect: &&&Effect| {
+        matches!(effect.change, Change::Faster { numerator: 11, denominator: 10, .. })
+    };
+    let steps: Vec<&Change> =
+        by_goodput.iter().filter(step).take(STEPS).map(|effect| &effect.change).collect();
+    // What helps a little may help a lot if it is more.
+    let group = |change: &Change| match change {
+        Change::Faster { group, .. } => Some(group.clone()),
+        _ => None,
+    };
+    let of_a_step = |effect: &&&Effect| {
+        let own = group(&effect.change);
+        own.is_some() && steps.iter().any(|step| group(step) == own)
+    };
+    let nothing_more = effects.iter().all(|effect| effect.goodput_gain(ledger) < GAIN_MIN);
+    let by_both = || by_goodput.iter().zip(&by_latency).flat_map(|(one, other)| [*one, *other]);
+    let (mut kept, ranked): (BTreeSet<&Change>, Vec<&Effect>) = match nothing_more {
+        true => (BTreeSet::new(), by_latency),
+        false => {
+            let steps = by_goodput.iter().filter(of_a_step).map(|effect| &effect.change);
+            (steps.collect(), by_both().collect())
+        }
+    };
+    for effect in ranked {
+        if kept.len() < count {
+            kept.insert(&effect.change);
+        }
+    }
+    kept.into_iter().cloned().collect()
+}
+
+/// The most promising of `changes`, without running any: those of the resources and stages that are in use the most,
+/// and those in which packets spend the most time; `most` of them.
+pub fn promising(ledger: &Ledger, changes: Vec<Change>, most: usize) -> Vec<Change> {
+    if changes.len() <= most {
+        return changes;
+    }
+    let groups: BTreeMap<&str, &str> =
+        ledger.resources.iter().map(|one| (one.name.as_str(), one.group())).collect();
+    let mut used: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut by_stage: BTreeMap<&str, f64> = BTreeMap::new();
+    for resource in &ledger.resources {
+        let share = used.entry(resource.group()).or_default();
+        *share = share.max(resource.utilisation());
+        for (stage, busy) in &resource.by_stage {
+            let share = by_stage.entry(stage).or_default();
+            *share = share.max(*busy);
+        }
+    }
+    let mut spent: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut spent_on: BTreeMap<&str, f64> = BTreeMap::new();
+    for path in &ledger.paths {
+        let time = |stage: &Stage| stage.mean() * path.totals.delivered.packets as f64;
+        for stage in &path.stages {
+            *spent.entry(&stage.name).or_default() += time(stage);
+            if let Some(group) = stage.resource.as_ref().and_then(|one| groups.get(one.as_str())) {
+                *spent_on.entry(group).or_default() += time(stage);
+            }
+        }
+    }
+    let of = |shares: &BTreeMap<&str, f64>, name: &str| shares.get(name).copied().unwrap_or(0.0);
+    let score = |change: &Change| match change {
+        Change::Faster { group, numerator, denominator } => {
+            let saved = 1.0 - *denominator as f64 / *numerator as f64;
+            (of(&used, group), saved * of(&spent_on, group))
+        }
+        Change::Together { groups, numerator, denominator } => {
+            let saved = 1.0 - *denominator as f64 / *numerator as f64;
+            let each = |shares| groups.iter().map(move |group| of(shares, group));
+            let time: f64 = each(&spent_on).sum();
+            (each(&used).fold(f64::INFINITY, f64::min), saved * time)
+        }
+        Change::Free { stage } => (of(&by_stage, stage), of(&spent, stage)),
+        // Nothing in a ledger tells what other queues, fabrics and plugins would do.
+        _ => (f64::INFINITY, f64::INFINITY),
+    };
+    let ranked = |score: &dyn Fn(&Change) -> f64| {
+        let mut ranked: Vec<&Change> = changes.iter().collect();
+        ranked.sort_by(|a, b| score(b).total_cmp(&score(a)));
+        ranked
+    };
+    let by_use = ranked(&|change| score(change).0);
+    let by_time = ranked(&|change| score(change).1);
+    let mut kept = BTreeSet::new();
+    for change in by_use.iter().zip(&by_time).flat_map(|(one, other)| [one, other]) {
+        if kept.len() < most {
+            kept.insert((*change).clone());
+        }
+    }
+    changes.into_iter().filter(|change| kept.contains(change)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::Duration;
+
+    /// A run of 256 parts in which so many packets are delivered in each.
+    fn beginnings_of(delivered: impl Fn(u64) -> u64) -> (Vec<Beginning>, Sums) {
+        let mut sums = Sums::default();
+        let mut looks = Vec::new();
+        for part in 1..=crate::run::PARTS {
+            sums.now += Duration::from_ms(1);
+            sums.handled += 10_000;
+            sums.offered += delivered(part);
+            sums.delivered += delivered(part);
+            sums.bits += delivered(part) as f64 * 8000.0;
+            sums.latencies += delivered(part) as f64 * 1e-3;
+            if LOOKS.contains(&part) {
+                looks.push((part, sums));
+            }
+        }
+        (beginnings(&looks, &sums), sums)
+    }
+
+    #[test]
+    fn rounds_get_longer_and_end_within_their_price() {
+        let (beginnings, whole) = beginnings_of(|_| 1000);
+        assert!(!is_free(&whole, 40) && is_free(&whole, 7));
+        let mut rounds = Rounds::new(beginnings);
+        let (mut changes, mut before, mut cost) = (CHANGES_MAX, 0, 0.0);
+        loop {
+            let Round { beginning, next } = rounds.next(changes);
+            let beginning = beginning.unwrap();
+            assert!(beginning.parts >= before);
+            before = beginning.parts;
+            cost += changes as f64 * beginning.parts as f64 / 256.0;
+            match next {
+                None => break,
+                Some(Next::Best(left)) => {
+                    assert!(left < changes);
+                    changes = left;
+                }
+                Some(other) => panic!("{other:?} though every beginning is typical"),
+            }
+        }
+        assert!(before >= 16 && cost <= ROUNDS, "{before} {cost}");
+    }
+
+    #[test]
+    fn where_no_beginning_is_typical_the_ledger_picks_too() {
+        // Nearly nothing happens in the first half.
+        let (beginnings, _) = beginnings_of(|part| if part < 130 { 300 } else { 3000 });
+        let mut rounds = Rounds::new(beginnings);
+        let mut changes = CHANGES_MAX;
+        while let Some(next) = rounds.next(changes).next {
+            let Next::Mixed(left) = next else { panic!("{next:?}") };
+            assert!(left < changes);
+            changes = left;
+        }
+        assert!(rounds.spent <= ROUNDS_MAX, "{}", rounds.spent);
+    }
+
+    #[test]
+    fn of_a_beginning_with_few_packets_nothing_is_told() {
+        let (beginnings, _) = beginnings_of(|part| u64::from(part % 2 == 0));
+        assert!(beginnings.is_empty());
+        assert_eq!(Rounds::new(beginnings).next(5), Round { beginning: None, next: None });
+    }
+
+    #[test]
+    fn books_that_begin_anew_are_not_subtracted() {
+        let before = Sums { now: Time::from_ps(5), handled: 3, delivered: 9, ..Sums::default() };
+        let since = Time::from_ps(6);
+        let after = Sums { since, now: Time::from_ps(8), handled: 7, delivered: 4, ..before };
+        assert_eq!(after.after(&before).delivered, 4);
+        assert_eq!(after.after(&before).handled, 4);
+        let within = Sums { since: Time::START, delivered: 12, ..after };
+        assert_eq!(within.after(&before).delivered, 3);
+        assert_eq!(within.after(&before).since, Time::from_ps(5));
+    }
+}
