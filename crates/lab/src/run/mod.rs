@@ -42,7 +42,7 @@ impl fmt::Display for Failure {
 }
 
 /// Parts of equal time into which a run is cut, after each of which it can be looked at.
-pub(crate) const PARTS: u64 = 256;
+pub const PARTS: u64 = 256;
 
 /// The state of the first run between two steps, or at its end, for a follower.
 pub struct SoFar<'a> {
