@@ -190,6 +190,9 @@ fn second_half(
     runner: Runner<'_>,
 ) -> Result<Option<Sums>, Failure> {
     let control = &runner.watch.control;
+    if control.stopped() {
+        return Ok(None);
+    }
     let manner = RunOptions { threads: 1, shuffle_ties: 0, collecting: true };
     let mut prepared = prepare(experiment, changes, manner, runner.library)?;
     let sums = |prepared: &Prepared| {
