@@ -154,8 +154,8 @@ impl Experiment {
     /// done, from 0 to 1, of the run itself and then of the what-ifs. Ctrl-C or an exception in `progress`
     /// ends the run. `pcap` captures links in files: `{"a->b": "file"}`.
     #[pyo3(signature = (
-        *, what_ifs=true, exhaustive=false, quick=false, shuffle_ties=0, threads=None, progress=None,
-        pcap=None
+        *, what_ifs=true, exhaustive=false, quick=false, shuffle_ties=0, threads=None,
+        progress=None, pcap=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
     fn run(

@@ -125,7 +125,8 @@ fn measurement(bench: &str, all: &[Both]) -> Measurement {
         all.iter().filter_map(|one| one.exhaustive.as_ref()).collect();
     let with = |wanted: &[Found]| compared.iter().filter(|one| wanted.contains(&one.1)).count();
     let mut note = format!(
-        "CPU time, median of {}; the best {BEST} as found exhaustively in {} of {}, the best one in {}",
+        "CPU time, median of {}; the best {BEST} as found exhaustively in {} of {}, the best one \
+         in {}",
         all.len(),
         with(&[Found::All]),
         compared.len(),

@@ -30,7 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["base", "wire", "engine", "ledger", "net", "lan", "host", "transport", "wave", "lab"],
     ),
     ("judge", &["base", "engine", "lab", "repro"]),
-    ("bench", &["base", "wire", "engine", "host", "transport", "linux", "live", "lab"]),
+    ("bench", &["base", "wire", "ledger", "engine", "host", "transport", "linux", "live", "lab"]),
     ("why", &["base", "engine", "ledger", "host", "linux", "live", "lab"]),
     (
         "cli",

@@ -366,8 +366,7 @@ pub struct WhatIf {
     /// By how much the change is better than the baseline, as a share of it; may be negative. Measured where the
     /// change was applied, else predicted.
     pub gain: f64,
-    /// The share of the run that was repeated with the change to predict it; absent where all of it was, or where
-    /// nothing was repeated.
+    /// The share of the run that was repeated with the change to predict it; absent where it was all or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }
@@ -585,8 +584,7 @@ impl Path {
         stages: Vec<Stage>,
         totals: Totals,
     ) -> Path {
-        let (name, class) = (name.into(), class.into());
-        Path { name, class, stages, totals, latencies: Vec::new() }
+        Path { name: name.into(), class: class.into(), stages, totals, latencies: Vec::new() }
     }
     /// Mean latency that no stage accounts for, in seconds; negative if the stages sum to more.
     fn residual(&self) -> f64 {

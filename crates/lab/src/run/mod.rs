@@ -261,7 +261,8 @@ pub fn changed(
     Ok(close(&outcome, closing(experiment)))
 }
 
-/// [`once`] in steps, which end after so many parts of [`PARTS`], the last with the run. Splitting a run moves no event.
+/// [`once`] in steps, which end after so many parts of [`PARTS`], the last with the run. Splitting a run moves no
+/// event.
 fn in_steps(
     experiment: &Experiment,
     changes: &Changes,

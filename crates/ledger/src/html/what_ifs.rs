@@ -23,8 +23,8 @@ pub(super) fn section(ledger: &Ledger, out: &mut String) {
     });
     if let Some(share) = ranked[0].share {
         out.push_str(&format!(
-            "<span>Found by repeating {:.0} % of the run with each; with those after the best, less.\
-             </span>",
+            "<span>Found by repeating {:.0} % of the run with each; with those after the best, \
+             less.</span>",
             share * 100.0
         ));
     }
