@@ -147,8 +147,8 @@ impl Experiment {
         self.inner.nodes.iter().map(|node| node.name.clone()).collect()
     }
 
-    /// Runs it once, and with `what_ifs` again with the changes that might help: beginnings of the run for the price
-    /// of two runs, or with `exhaustive` all of it with every change.
+    /// Runs it once, and with `what_ifs` again with the changes that might help: beginnings of a
+    /// long run for the price of a few runs, all of a short one, and with `exhaustive` all of any.
     ///
     /// The interpreter's lock is released meanwhile. `progress` is called periodically with the share
     /// done, from 0 to 1, of the run itself and then of the what-ifs. Ctrl-C or an exception in `progress`

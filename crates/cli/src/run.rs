@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// Run once only: no what-ifs; the verdict says what is busiest, and what would decide
     #[arg(long)]
     no_what_ifs: bool,
-    /// Repeat the whole run with every change: as many runs as there are changes, instead of the price of two
+    /// Repeat the whole run with every change, however long it is, instead of beginnings of it for the price of a few
     #[arg(long, conflicts_with = "no_what_ifs")]
     exhaustive: bool,
     /// Also print the layers of each path: what a stage is for, the jitter it adds, and how many packets wait there

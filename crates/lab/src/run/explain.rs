@@ -2,8 +2,8 @@
 //!
 //! An exhaustive search repeats the whole run with every change. A search of rounds repeats a short beginning with
 //! many, compares each with the same beginning of the run itself, goes on with a longer one for the better half, and
-//! repeats most for the few that can be among the best. All of it costs less than two runs. Beginnings have the same
-//! random numbers, so that what differs is what was changed.
+//! repeats most for the few that can be among the best. All of it costs one to four runs, building the models aside. A
+//! short run is repeated whole. Beginnings have the same random numbers, so that what differs is what was changed.
 
 use super::{Failure, PARTS, Prepared, RunOptions, Runner, all, closing, in_steps, prepare, rerun};
 use crate::build::Changes;
@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 /// How the effects of changes are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Search {
-    /// In rounds, for the price of less than two runs.
+    /// In rounds, for the price of a few runs; on the whole run with every change if that is short.
     #[default]
     Rounds,
     /// The whole run again with every change.
