@@ -7,9 +7,11 @@ use lastmeter_lab::document::{Document, Override, Problem};
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::Shuffle;
 use lastmeter_lab::replicate::{RUNS, Replicates, replicate};
-use lastmeter_lab::run::{Explained, Failure, Runner, Search, Watch, explain, has_plugins, ledger};
+use lastmeter_lab::run::{
+    Explained, Failure, FirstRun, Runner, Search, Watch, has_plugins, ledger,
+};
 use lastmeter_lab::sweep::Until;
-use lastmeter_ledger as report;
+use lastmeter_ledger::terminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -117,14 +119,18 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
     let watch = Arc::new(Watch::default());
     let runner =
         Runner { parallel: &threads, threads: threads.count(), library: &disk, watch: &watch };
-    let explained = progress::shown(&watch, || match arguments.no_what_ifs || common.quick {
-        true => ledger(&experiment, runner).map(|ledger| Explained {
-            ledger,
-            left_out: 0,
-            shuffle: None,
+    let mut is_shown = false;
+    let explained = match arguments.no_what_ifs || common.quick {
+        true => progress::shown(&watch, || ledger(&experiment, runner)).map(Explained::from),
+        false => progress::shown(&watch, || FirstRun::new(&experiment, runner)).and_then(|first| {
+            if let Some(ledger) = first.before_the_verdict().filter(|_| !common.json) {
+                output::print(&terminal::render_run(ledger, output::style()));
+                is_shown = true;
+            }
+            let (search, orders) = (arguments.search(), arguments.shuffle_ties);
+            progress::shown(&watch, || first.explain(search, orders, runner))
         }),
-        false => explain(&experiment, arguments.search(), arguments.shuffle_ties, runner),
-    });
+    };
     let mut explained = explained.map_err(|failure| failed(common, failure))?;
     if (arguments.seeds.is_some() || until.is_some()) && !explained.ledger.provenance.partial {
         let replicates = Replicates { runs: arguments.seeds.unwrap_or(RUNS), until };
@@ -133,11 +139,9 @@ pub(crate) fn run(common: &Common, arguments: &Arguments) -> Result<Ended, Compl
         });
         explained.ledger.estimates = estimates.map_err(|failure| failed(common, failure))?;
     }
-    let resources = explained.ledger.resources.iter();
-    let links: Vec<&str> =
-        resources.filter(|r| r.kind == "wire").map(|r| r.name.as_str()).collect();
-    disk.check_taps(&links)?;
-    show(common, &explained, arguments.layers);
+    let wires = explained.ledger.resources.iter().filter(|resource| resource.kind == "wire");
+    disk.check_taps(&wires.map(|wire| wire.name.as_str()).collect::<Vec<&str>>())?;
+    show(common, &explained, is_shown, arguments.layers);
     results::offer(arguments.out.as_deref(), &explained.ledger)?;
     Ok(match explained.ledger.provenance.partial {
         true => Ended::Short,
@@ -186,7 +190,7 @@ pub(crate) fn rendered(problems: &[Problem]) -> Complaint {
     Complaint(rendered.join("\n\n"))
 }
 
-fn show(common: &Common, explained: &Explained, layers: bool) {
+fn show(common: &Common, explained: &Explained, is_shown: bool, layers: bool) {
     let ledger = &explained.ledger;
     if common.json {
         let mut value = serde_json::to_value(ledger).unwrap_or_default();
@@ -196,9 +200,10 @@ fn show(common: &Common, explained: &Explained, layers: bool) {
         output::print(&format!("{value:#}"));
         return;
     }
-    output::print(&report::terminal::render(ledger, output::style()));
+    let draw = if is_shown { terminal::render_conclusion } else { terminal::render };
+    output::print(&draw(ledger, output::style()));
     if layers {
-        output::print(&report::terminal::render_layers(ledger, output::style()));
+        output::print(&terminal::render_layers(ledger, output::style()));
     }
     if explained.left_out > 0 {
         output::note(&format!("{} more changes were not tried.", explained.left_out));

@@ -5,7 +5,7 @@ use lastmeter_lab::document::Override;
 use lastmeter_lab::experiment::Experiment;
 use lastmeter_lab::explain::{Decides, once};
 use lastmeter_lab::library::{self, Builtin};
-use lastmeter_lab::run::{Runner, Search, Watch, explain, ledger};
+use lastmeter_lab::run::{FirstRun, Runner, Search, Watch, explain, ledger};
 use lastmeter_ledger::{Confidence, Ledger};
 
 /// Two links at their limit, declared as one entry.
@@ -157,6 +157,14 @@ fn a_search_in_rounds_finds_what_an_exhaustive_one_finds_for_a_few_runs() {
         explain(&parsed(LONG, &[]), search, 0, runner).unwrap().ledger
     };
     let (ours, theirs) = (explained(Search::Rounds), explained(Search::Exhaustive));
+    // The ledger of a long run is there before its verdict, that of a short one is not waited for.
+    let watch = Watch::default();
+    let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
+    let (long, short) = (parsed(LONG, &[]), parsed(TWO, &[]));
+    let long = FirstRun::new(&long, runner).unwrap();
+    let before = long.before_the_verdict().unwrap();
+    assert_eq!((&before.paths, &before.verdict), (&ours.paths, &None));
+    assert_eq!(FirstRun::new(&short, runner).unwrap().before_the_verdict(), None);
     let (our, their) = (ours.verdict.as_ref().unwrap(), theirs.verdict.as_ref().unwrap());
     assert_eq!(our.resource.as_deref(), Some("r0->r1"));
     assert_eq!(our.resource, their.resource);

@@ -41,6 +41,13 @@ pub struct Explained {
     pub shuffle: Option<Shuffle>,
 }
 
+impl From<Ledger> for Explained {
+    /// A ledger that is not explained further.
+    fn from(ledger: Ledger) -> Explained {
+        Explained { ledger, left_out: 0, shuffle: None }
+    }
+}
+
 /// Runs `experiment`, finds the effects of changes, and derives the verdict. With `shuffles`, repeats the run that
 /// many times with simultaneous events in random order.
 ///
@@ -52,31 +59,72 @@ pub fn explain(
     shuffles: u64,
     runner: Runner<'_>,
 ) -> Result<Explained, Failure> {
-    let (mut ledger, beginnings, all) = looked_at(experiment, runner)?;
-    let whole = !ledger.provenance.partial;
-    let (mut changes, mut left_out) = candidates(&ledger);
-    changes.extend(ideals(experiment));
-    changes.extend(withouts(experiment));
-    let effects = match (whole, search) {
-        (false, _) => Vec::new(),
-        (true, Search::Rounds) if !is_free(&all, changes.len()) => {
-            let known = changes.len();
-            let changes = promising(&ledger, changes, CHANGES_MAX);
-            left_out += known - changes.len();
-            let rounds = Rounds::new(beginnings);
-            in_rounds(experiment, &ledger, rounds, changes, shuffles, runner)?
-        }
-        (true, _) => exhaustive(experiment, &ledger, changes, shuffles, runner)?,
-    };
-    ledger.verdict = verdict(&ledger, &effects);
-    ledger.what_ifs = rank(&ledger, &effects);
-    ledger.provenance.partial |= runner.watch.control.stopped();
-    let shuffle = match shuffles {
-        0 => None,
-        _ if !whole => None,
-        count => Some(shuffle(experiment, &ledger, &effects, count, runner)?),
-    };
-    Ok(Explained { ledger, left_out, shuffle })
+    FirstRun::new(experiment, runner)?.explain(search, shuffles, runner)
+}
+
+/// An experiment that has run once, and what is needed to explain it.
+#[derive(Debug)]
+pub struct FirstRun<'a> {
+    experiment: &'a Experiment,
+    ledger: Ledger,
+    beginnings: Vec<Beginning>,
+    changes: Vec<Change>,
+    left_out: usize,
+    is_short: bool,
+}
+
+impl<'a> FirstRun<'a> {
+    /// Runs `experiment` as it is.
+    ///
+    /// # Errors
+    /// If the experiment or the model contains errors.
+    pub fn new(experiment: &'a Experiment, runner: Runner<'_>) -> Result<FirstRun<'a>, Failure> {
+        let (ledger, beginnings, all) = looked_at(experiment, runner)?;
+        let (mut changes, left_out) = candidates(&ledger);
+        changes.extend(ideals(experiment));
+        changes.extend(withouts(experiment));
+        let is_short = is_free(&all, changes.len());
+        Ok(FirstRun { experiment, ledger, beginnings, changes, left_out, is_short })
+    }
+
+    /// The ledger, if somebody would wait for the verdict long enough to read it.
+    pub fn before_the_verdict(&self) -> Option<&Ledger> {
+        Some(&self.ledger).filter(|ledger| !self.is_short && !ledger.provenance.partial)
+    }
+
+    /// Finds the effects of changes and derives the verdict, as [`explain`] does.
+    ///
+    /// # Errors
+    /// If a changed model contains errors.
+    pub fn explain(
+        self,
+        search: Search,
+        shuffles: u64,
+        runner: Runner<'_>,
+    ) -> Result<Explained, Failure> {
+        let FirstRun { experiment, mut ledger, beginnings, changes, mut left_out, is_short } = self;
+        let whole = !ledger.provenance.partial;
+        let effects = match (whole, search) {
+            (false, _) => Vec::new(),
+            (true, Search::Rounds) if !is_short => {
+                let known = changes.len();
+                let changes = promising(&ledger, changes, CHANGES_MAX);
+                left_out += known - changes.len();
+                let rounds = Rounds::new(beginnings);
+                in_rounds(experiment, &ledger, rounds, changes, shuffles, runner)?
+            }
+            (true, _) => exhaustive(experiment, &ledger, changes, shuffles, runner)?,
+        };
+        ledger.verdict = verdict(&ledger, &effects);
+        ledger.what_ifs = rank(&ledger, &effects);
+        ledger.provenance.partial |= runner.watch.control.stopped();
+        let shuffle = match shuffles {
+            0 => None,
+            _ if !whole => None,
+            count => Some(shuffle(experiment, &ledger, &effects, count, runner)?),
+        };
+        Ok(Explained { ledger, left_out, shuffle })
+    }
 }
 
 /// The run as it is, its beginnings, and what happened in all of it.

@@ -2,7 +2,7 @@
 
 mod explain;
 
-pub use explain::{Explained, Search, explain, has_plugins};
+pub use explain::{Explained, FirstRun, Search, explain, has_plugins};
 
 use crate::build::{Captures, Changes, build};
 use crate::close::{Close, close};

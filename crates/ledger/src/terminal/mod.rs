@@ -64,26 +64,56 @@ pub fn render(ledger: &Ledger, style: Style) -> String {
     let mut out = String::new();
     parts::header(&style, ledger, &mut out);
     parts::verdict(&style, ledger, &mut out);
+    measured(&style, ledger, &mut out);
+    parts::what_ifs(&style, ledger, &mut out);
+    concluded(&style, ledger, &mut out);
+    out
+}
+
+/// Draws what is known of a ledger before its verdict and its what-ifs: where a search for them takes long, nobody
+/// waits for the rest. What [`render_conclusion`] draws belongs below.
+pub fn render_run(ledger: &Ledger, style: Style) -> String {
+    let style = Style { width: style.width.max(WIDTH_MIN), ..style };
+    let mut out = String::new();
+    parts::header(&style, ledger, &mut out);
+    measured(&style, ledger, &mut out);
+    out
+}
+
+/// Draws what [`render`] does and [`render_run`] does not.
+pub fn render_conclusion(ledger: &Ledger, style: Style) -> String {
+    let style = Style { width: style.width.max(WIDTH_MIN), ..style };
+    let mut out = String::new();
+    parts::verdict(&style, ledger, &mut out);
+    parts::what_ifs(&style, ledger, &mut out);
+    concluded(&style, ledger, &mut out);
+    out
+}
+
+/// Paths, resources, and what they did over time.
+fn measured(style: &Style, ledger: &Ledger, out: &mut String) {
     let order = shape::paths_by_weight(ledger);
     let mut detailed: Vec<usize> = order.iter().copied().take(PATHS_DETAILED).collect();
     detailed.sort_unstable();
     if ledger.paths.len() > PATHS_DETAILED {
-        parts::paths(&style, ledger, &order, &mut out);
+        parts::paths(style, ledger, &order, out);
     }
     for place in detailed {
-        path(&style, ledger, &ledger.paths[place], &mut out);
+        path(style, ledger, &ledger.paths[place], out);
     }
-    parts::resources(&style, ledger, &mut out);
-    waits::waits(&style, ledger, &mut out);
-    counts::transfers(&style, ledger, &mut out);
-    series(&style, ledger, &mut out);
-    parts::what_ifs(&style, ledger, &mut out);
-    connection::connection(&style, ledger, &mut out);
-    counts::levels(&style, ledger, &mut out);
-    counts::estimates(&style, ledger, &mut out);
-    counts::counters(&style, ledger, &mut out);
-    parts::footer(&style, ledger, &mut out);
-    out
+    parts::resources(style, ledger, out);
+    waits::waits(style, ledger, out);
+    counts::transfers(style, ledger, out);
+    series(style, ledger, out);
+}
+
+/// What else was counted or estimated, and where all of it comes from.
+fn concluded(style: &Style, ledger: &Ledger, out: &mut String) {
+    connection::connection(style, ledger, out);
+    counts::levels(style, ledger, out);
+    counts::estimates(style, ledger, out);
+    counts::counters(style, ledger, out);
+    parts::footer(style, ledger, out);
 }
 
 fn path(style: &Style, ledger: &Ledger, path: &Path, out: &mut String) {

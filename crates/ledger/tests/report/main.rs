@@ -46,6 +46,25 @@ fn all() -> [Ledger; 4] {
     [sample::ledger(), sample::single(), sample::silent(), sample::huge()]
 }
 
+/// Where what-ifs take long, the ledger comes first; then verdict and what-ifs, and nothing is lost or said twice.
+#[test]
+fn a_ledger_drawn_before_its_verdict_has_the_same_lines() {
+    let ledger = sample::ledger();
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let (run, conclusion) = (
+        terminal::render_run(&ledger, plain(100)),
+        terminal::render_conclusion(&ledger, plain(100)),
+    );
+    let whole = terminal::render(&ledger, plain(100));
+    assert_eq!(sorted(&format!("{run}{conclusion}")), sorted(&whole));
+    assert!(run.contains("RESOURCES") && !run.contains("WHAT IF"), "{run}");
+    assert!(conclusion.contains("WHAT IF") && conclusion.contains("BALANCE"), "{conclusion}");
+}
+
 #[test]
 fn no_line_exceeds_the_width() {
     for ledger in all() {
