@@ -60,33 +60,40 @@ pub struct Style {
 /// assert!(text.contains("an empty graph"));
 /// ```
 pub fn render(ledger: &Ledger, style: Style) -> String {
-    let style = Style { width: style.width.max(WIDTH_MIN), ..style };
-    let mut out = String::new();
-    parts::header(&style, ledger, &mut out);
-    parts::verdict(&style, ledger, &mut out);
-    measured(&style, ledger, &mut out);
-    parts::what_ifs(&style, ledger, &mut out);
-    concluded(&style, ledger, &mut out);
-    out
+    drawn(style, |style, out| {
+        parts::header(style, ledger, out);
+        parts::verdict(style, ledger, out);
+        measured(style, ledger, out);
+        parts::what_ifs(style, ledger, out);
+        concluded(style, ledger, out);
+    })
 }
 
-/// Draws what is known of a ledger before its verdict and its what-ifs: where a search for them takes long, nobody
-/// waits for the rest. What [`render_conclusion`] draws belongs below.
+/// Draws what is known of a ledger before its verdict and what-ifs, to be printed while they are searched for;
+/// [`render_conclusion`] draws the rest.
 pub fn render_run(ledger: &Ledger, style: Style) -> String {
-    let style = Style { width: style.width.max(WIDTH_MIN), ..style };
-    let mut out = String::new();
-    parts::header(&style, ledger, &mut out);
-    measured(&style, ledger, &mut out);
-    out
+    drawn(style, |style, out| {
+        parts::header(style, ledger, out);
+        measured(style, ledger, out);
+    })
 }
 
-/// Draws what [`render`] does and [`render_run`] does not.
+/// Draws what [`render`] does and [`render_run`] does not. If the search was stopped early, it says so.
 pub fn render_conclusion(ledger: &Ledger, style: Style) -> String {
-    let style = Style { width: style.width.max(WIDTH_MIN), ..style };
+    drawn(style, |style, out| {
+        if ledger.provenance.partial {
+            out.push('\n');
+            parts::loud(style, "PARTIAL: stopped early; not all changes were tried.", out);
+        }
+        parts::verdict(style, ledger, out);
+        parts::what_ifs(style, ledger, out);
+        concluded(style, ledger, out);
+    })
+}
+
+fn drawn(style: Style, draw: impl FnOnce(&Style, &mut String)) -> String {
     let mut out = String::new();
-    parts::verdict(&style, ledger, &mut out);
-    parts::what_ifs(&style, ledger, &mut out);
-    concluded(&style, ledger, &mut out);
+    draw(&Style { width: style.width.max(WIDTH_MIN), ..style }, &mut out);
     out
 }
 

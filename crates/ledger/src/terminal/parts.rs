@@ -67,7 +67,7 @@ fn level(level: &str) -> String {
     }
 }
 
-fn loud(style: &Style, words: &str, out: &mut String) {
+pub(super) fn loud(style: &Style, words: &str, out: &mut String) {
     for line in wrap(&style.clean(words), style.width - 2) {
         out.push_str(&style.ink(Ink::Loud, &format!("! {line}")));
         out.push('\n');

@@ -49,7 +49,7 @@ fn all() -> [Ledger; 4] {
 /// Where what-ifs take long, the ledger comes first; then verdict and what-ifs, and nothing is lost or said twice.
 #[test]
 fn a_ledger_drawn_before_its_verdict_has_the_same_lines() {
-    let ledger = sample::ledger();
+    let mut ledger = sample::ledger();
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort();
@@ -63,6 +63,10 @@ fn a_ledger_drawn_before_its_verdict_has_the_same_lines() {
     assert_eq!(sorted(&format!("{run}{conclusion}")), sorted(&whole));
     assert!(run.contains("RESOURCES") && !run.contains("WHAT IF"), "{run}");
     assert!(conclusion.contains("WHAT IF") && conclusion.contains("BALANCE"), "{conclusion}");
+    // Ctrl-C after the run: the search is what is incomplete.
+    ledger.provenance.partial = true;
+    let stopped = terminal::render_conclusion(&ledger, plain(100));
+    assert!(stopped.contains("PARTIAL: stopped early; not all changes were tried."), "{stopped}");
 }
 
 #[test]
