@@ -279,13 +279,23 @@ pub fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
 }
 
-/// `SCHED_BATCH` for the calling thread: its wake-ups preempt nobody.
+/// `SCHED_BATCH` for the calling thread: its wake-ups preempt nobody. Those of an idle thread do not either, and
+/// without a right it may not leave its class (sched(7)).
 pub fn schedule_as_batch() -> io::Result<()> {
+    // SAFETY: takes no pointer.
+    if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_IDLE {
+        return Ok(());
+    }
+    schedule(libc::SCHED_BATCH)
+}
+
+/// A policy that takes no parameter, for the calling thread.
+fn schedule(policy: libc::c_int) -> io::Result<()> {
     // SAFETY: `sched_param` is plain data for which all-zero is a valid value, and the only one
-    // that this policy takes.
+    // that these policies take.
     let parameter: libc::sched_param = unsafe { zeroed() };
     // SAFETY: the pointer is to a live `sched_param`; process id 0 is the calling thread.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) })?;
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) })?;
     Ok(())
 }
 
@@ -379,4 +389,21 @@ pub fn run_inside(command: &mut std::process::Command, joined: Vec<OwnedFd>, cor
     // SAFETY: between `fork` and `exec` the closure only makes system calls; it neither allocates
     // nor takes locks.
     unsafe { command.pre_exec(enter) };
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_thread_stays_what_it_is() {
+        let idle = std::thread::spawn(|| {
+            schedule(libc::SCHED_IDLE).unwrap();
+            schedule_as_batch().unwrap();
+            // SAFETY: takes no pointer.
+            unsafe { libc::sched_getscheduler(0) }
+        });
+        assert_eq!(idle.join().unwrap(), libc::SCHED_IDLE);
+    }
 }
