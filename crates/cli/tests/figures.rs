@@ -1,6 +1,6 @@
 //! Benchmarks of sockets beside what the documents print: shapes that hold on any machine.
 
-use crate::attempts::{Outcome, attempt, in_time};
+use crate::attempts::{attempt, in_time};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -26,11 +26,7 @@ fn run(name: &str) -> Option<BTreeMap<String, Value>> {
 }
 
 fn holds(test: impl Fn()) {
-    match attempt(test) {
-        Outcome::Passed => {}
-        Outcome::Undecided(words) => println!("UNDECIDED: {words}"),
-        Outcome::Failed(words) => panic!("{words}"),
-    }
+    attempt(test).settle();
 }
 
 fn value(of: &Value) -> f64 {

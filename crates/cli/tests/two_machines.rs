@@ -7,7 +7,6 @@
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
 
-use attempts::Outcome;
 use lastmeter_live::staged::{End, Pattern, Play, Running, Side, Way, Work};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -174,23 +173,16 @@ fn is_joined(ledger: &Value) {
     }
 }
 
-fn passes(outcome: Outcome) {
-    match outcome {
-        Outcome::Passed => {}
-        Outcome::Undecided(words) => writeln!(std::io::stderr(), "UNDECIDED: {words}").unwrap(),
-        Outcome::Failed(words) => panic!("{words}"),
-    }
-}
-
 /// Tries until the verdict has these words.
 fn says(right: &str, ledger: impl Fn() -> Value) {
-    passes(attempts::attempt(|| {
+    attempts::attempt(|| {
         let ledger = ledger();
         is_joined(&ledger);
         let verdict = &ledger["verdict"];
         let words = verdict["words"].as_str().unwrap();
         attempts::in_time!(words.contains(right), "{right}: {verdict} {}", ledger["notes"]);
-    }));
+    })
+    .settle();
 }
 
 fn link(rate: f64, delay: f64) -> Way {
@@ -359,7 +351,7 @@ fn the_page_shows_what_is_said() {
     let agent = agent(&running, &[]);
     let words = [PROGRAM, "why", "--to", FAR, "--receive-buffer", "32KiB"];
     let shown = page.split("\n```text\n").nth(1).unwrap().split("\n```").next().unwrap();
-    passes(attempts::attempt(|| {
+    attempts::attempt(|| {
         let mut command = at(&running, End::Sender, &[], &words);
         let output = command.env("LASTMETER_TOKEN", &agent.token).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -371,5 +363,6 @@ fn the_page_shows_what_is_said() {
             let shown = said.contains(&letters(line));
             attempts::in_time!(shown, "`{line}` is not in:\n{text}");
         }
-    }));
+    })
+    .settle();
 }

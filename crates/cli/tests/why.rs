@@ -6,7 +6,6 @@
 #[path = "../../live/tests/attempts/mod.rs"]
 mod attempts;
 
-use attempts::Outcome;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -184,11 +183,7 @@ fn j_51_checksums_by_the_processors_cost_what_an_adapter_saves() {
         assert!(found["predicted"].is_null(), "{found}");
         attempts::in_time!(without < with, "{without} Gbit/s without, {with} with");
     };
-    match attempts::attempt(once) {
-        Outcome::Passed => {}
-        Outcome::Undecided(words) => println!("UNDECIDED: {words}"),
-        Outcome::Failed(words) => panic!("{words}"),
-    }
+    attempts::attempt(once).settle();
 }
 
 #[test]
@@ -374,12 +369,7 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
     });
     server.kill().unwrap();
     server.wait().unwrap();
-    match outcome {
-        Outcome::Passed => {}
-        // Not by a macro: the test harness would capture that from a test that passes.
-        Outcome::Undecided(words) => writeln!(std::io::stderr(), "UNDECIDED: {words}").unwrap(),
-        Outcome::Failed(words) => panic!("{words}"),
-    }
+    outcome.settle();
 }
 
 #[test]
@@ -407,11 +397,7 @@ fn made_bottlenecks_are_named_and_never_wrongly() {
             let wrong = lines.iter().any(|l| l["score"] == "wrong");
             attempts::in_time!(skipped.get() || (both && !wrong), "{lines:?}");
         });
-        match outcome {
-            Outcome::Passed => {}
-            Outcome::Undecided(words) => writeln!(std::io::stderr(), "UNDECIDED: {words}").unwrap(),
-            Outcome::Failed(words) => panic!("{words}"),
-        }
+        outcome.settle();
     }
 }
 
@@ -424,9 +410,5 @@ fn the_slowest_stage_of_a_pipeline_is_named() {
         let named = said.starts_with("`gzip` is the slowest of head | gzip | cat");
         attempts::in_time!(named && confidence == "high", "{said}");
     });
-    match outcome {
-        Outcome::Passed => {}
-        Outcome::Undecided(words) => writeln!(std::io::stderr(), "UNDECIDED: {words}").unwrap(),
-        Outcome::Failed(words) => panic!("{words}"),
-    }
+    outcome.settle();
 }

@@ -1,6 +1,6 @@
 //! A camera as its users see it: by HTTP, by its own protocol, and by ffmpeg where it is installed.
 
-use super::attempts::{Outcome, attempt, in_time};
+use super::attempts::{attempt, in_time};
 use super::{PROGRAM, has, plugin, said};
 use lastmeter_device::camera::encode::from_jpeg;
 use lastmeter_device::camera::frame::{Layout, Pixels};
@@ -64,13 +64,7 @@ pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// A test whose times a busy machine can spoil.
 pub(super) fn tried(test: impl Fn()) {
-    match attempt(test) {
-        Outcome::Passed => {}
-        Outcome::Undecided(words) => {
-            let _ = writeln!(std::io::stderr(), "UNDECIDED: {words}");
-        }
-        Outcome::Failed(words) => panic!("{words}"),
-    }
+    attempt(test).settle();
 }
 
 pub(super) fn camera(folder: &Path, arguments: &[&str]) -> Output {

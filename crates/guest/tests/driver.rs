@@ -1,7 +1,5 @@
 //! One driver for an adapter that others made and for one that does not exist. Without `make guest` it prints `SKIP`.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
-
 use lastmeter_base::Duration;
 use lastmeter_guest::end::GuestEnd;
 use lastmeter_guest::hub::{End, Hub};

@@ -1,10 +1,6 @@
 //! Guests in Rust over real sockets, shared memory and eventfds: good ones, and ones that do what no driver would.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
-
-mod bench;
-
-use bench::{AROUND, Bench, bell, file, is_untouched};
+use crate::bench::{AROUND, Bench, bell, file, is_untouched};
 use lastmeter_base::{Duration, Stream};
 use lastmeter_guest::device::{RECEIVE, TRANSMIT};
 use lastmeter_guest::driver::{LENGTH, MEMORY, Nic};

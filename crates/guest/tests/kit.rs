@@ -1,7 +1,5 @@
 //! Guests of Debian's kernel under QEMU. Without `make guest` each test prints `SKIP` and why.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
-
 use lastmeter_guest::kit::{Error, Guest, Kit, Options};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! Livelock in a real kernel, and a cure. Without `make guest` it prints `SKIP` and why.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
-
 use lastmeter_base::Bytes;
 use lastmeter_guest::kit::{Folder, Guest, Kit, Network, Options};
 use lastmeter_guest::livelock::{Curve, Datagram, Kind, Mode, Plan, Wire, measure};

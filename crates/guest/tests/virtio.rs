@@ -1,14 +1,8 @@
 //! A network adapter of virtio by vfio-user over real sockets, shared memory and eventfds: drivers that do as Linux
 //! does, and what no client or driver would do.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
-
-mod bench;
-#[path = "bench/client.rs"]
-mod client;
-
-use bench::Bench;
-use client::{Client, Driver, MEMORY, PATIENCE, hostile, noise, number};
+use crate::bench::Bench;
+use crate::bench::client::{Client, Driver, MEMORY, PATIENCE, hostile, noise, number};
 use lastmeter_base::{Duration, Stream};
 use lastmeter_guest::device::{RECEIVE, TRANSMIT};
 use lastmeter_guest::driver::{LENGTH, Nic};

@@ -1,6 +1,6 @@
 //! Benchmarks of this machine beside what the documents print: shapes that hold on any machine.
 
-use crate::attempts::{Outcome, attempt, in_time};
+use crate::attempts::{attempt, in_time};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -24,11 +24,7 @@ fn bench(name: &str) -> BTreeMap<&'static str, f64> {
 }
 
 fn holds(test: impl Fn()) {
-    match attempt(test) {
-        Outcome::Passed => {}
-        Outcome::Undecided(words) => println!("UNDECIDED: {words}"),
-        Outcome::Failed(words) => panic!("{words}"),
-    }
+    attempt(test).settle();
 }
 
 /// Aurora's report, §3.4: what a packet costs is "proportional to the depth of the tree". Here a straight line through

@@ -1,6 +1,6 @@
 //! What QEMU is to an adapter of vfio-user: a client with memory and vectors, good or bad.
 
-use super::bench::{AROUND, Bench, bell, file, is_untouched};
+use super::{AROUND, Bench, bell, file, is_untouched};
 use lastmeter_base::Stream;
 use lastmeter_guest::end::GuestEnd;
 use lastmeter_guest::hub::End;

@@ -1,5 +1,7 @@
 //! What tests of both protocols need: memory between canaries, and two adapters on a cable.
 
+pub(crate) mod client;
+
 use lastmeter_base::Duration;
 use lastmeter_guest::end::GuestEnd;
 use lastmeter_guest::hub::{End, Hub, Running};

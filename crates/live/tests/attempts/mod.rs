@@ -6,7 +6,11 @@
 //! that count decide nothing. A wrong count or sum has nothing to do with time: it is an `assert!`, and fails in any
 //! case.
 
-#![allow(dead_code, reason = "some users of this module have other tests as well")]
+#![allow(
+    dead_code,
+    clippy::print_stdout,
+    reason = "some users of this module have other tests as well"
+)]
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,6 +61,17 @@ pub(crate) enum Outcome {
     /// Other programs kept the machine busy; the message of the last attempt.
     Undecided(String),
     Failed(String),
+}
+
+impl Outcome {
+    /// Ends a test of libtest, which shows what it prints with `--show-output`, as `make test` does.
+    pub(crate) fn settle(self) {
+        match self {
+            Outcome::Passed => {}
+            Outcome::Undecided(words) => println!("UNDECIDED: {words}"),
+            Outcome::Failed(words) => panic!("{words}"),
+        }
+    }
 }
 
 /// Runs the tests selected on the command line, or all, one after the other. Names are `real_time::NAME`;

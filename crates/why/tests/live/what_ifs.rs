@@ -1,37 +1,18 @@
 //! What a change brings is predicted within 15 %, and the band holds: two of the what-ifs that
 //! `lastmeter why --truth --prove` scores, one changed from outside and one of the path.
-//!
-//! The helpers are this program run again, so it has its own `main`. Needs network namespaces: without
-//! the rights it prints `SKIP:` and why. `LASTMETER_WHAT_IF=NAME`, or `all`, runs that one once and prints its line.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test")]
+//! `LASTMETER_WHAT_IF=NAME`, or `all`, runs that one once and prints its line.
 
-#[path = "../../live/tests/attempts/mod.rs"]
-mod attempts;
-
-use attempts::in_time;
-use lastmeter_live::namespace::Hosts;
+use crate::attempts::in_time;
 use lastmeter_why::cause::{Cause, Lift};
 use lastmeter_why::truth::prove::{OFF_MAX, Proof, Sum, named, prove, row};
 
-fn main() {
-    lastmeter_live::worker::enter_if_asked(&[]);
-    if let Err(e) = Hosts::open(true) {
-        println!("SKIP: all tests that need two hosts: {e}");
-        return;
-    }
-    match std::env::var("LASTMETER_WHAT_IF") {
-        Ok(name) => run(&name),
-        Err(_) => attempts::run_all(TESTS),
-    }
-}
-
-const TESTS: &[(&str, fn())] = &[
+pub(crate) const TESTS: &[(&str, fn())] = &[
     ("twice_the_pacing_cap_is_twice_the_rate", pacing),
     ("a_link_twice_as_fast_is_twice_the_rate", link),
     ("what_cannot_be_known_has_no_prediction_and_says_why", unknown),
 ];
 
-fn run(name: &str) {
+pub(crate) fn run(name: &str) {
     let all = named((name != "all").then_some(name));
     let mut proofs = Vec::new();
     for one in all {

@@ -3,23 +3,15 @@
 //!
 //! QUIC needs a Python with aioquic: the one that `scripts/test-python prepare` makes, or `LASTMETER_QUIC` with the path
 //! of another. Without it that test prints `SKIP:`.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test")]
 
-#[path = "../../live/tests/attempts/mod.rs"]
-mod attempts;
-
-use attempts::in_time;
+use crate::attempts::in_time;
 use lastmeter_ledger::Ledger;
 use lastmeter_live::observe;
 use lastmeter_why::observed;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-fn main() {
-    attempts::run_all(TESTS);
-}
-
-const TESTS: &[(&str, fn())] = &[
+pub(crate) const TESTS: &[(&str, fn())] = &[
     ("segments_that_travel_as_one_and_calls_are_counted", segments),
     ("datagrams_that_nobody_reads_are_dropped_at_its_socket", unread),
     ("a_quic_program_is_known_by_its_port_and_its_cpu_is_the_limit", quic),

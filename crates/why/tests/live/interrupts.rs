@@ -1,13 +1,6 @@
 //! What a real transfer's ledger says of the network's interruptions.
-//!
-//! The helpers are this program run again, so it has its own `main`. Needs network namespaces and sampling: without
-//! the rights it prints `SKIP:` and why.
-#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
-#[path = "../../live/tests/attempts/mod.rs"]
-mod attempts;
-
-use attempts::in_time;
+use crate::attempts::in_time;
 use lastmeter_base::{Duration, Rate};
 use lastmeter_live::namespace::Hosts;
 use lastmeter_live::stages::Stages;
@@ -15,18 +8,13 @@ use lastmeter_live::transfer::{Measurement, Setting};
 use lastmeter_why::interrupts::MATTERS;
 use lastmeter_why::own::{Account, ledger};
 
-fn main() {
-    lastmeter_live::worker::enter_if_asked(&[]);
+/// Why it cannot be told here.
+pub(crate) fn lacks() -> Option<String> {
     let hosts = Hosts::open(false).map_err(|e| e.to_string());
-    let sampled = hosts.and_then(|mut hosts| hosts.sample());
-    if let Err(e) = sampled {
-        println!("SKIP: two hosts whose CPU time is sampled: {e}");
-        return;
-    }
-    attempts::run_all(TESTS);
+    hosts.and_then(|mut hosts| hosts.sample()).err()
 }
 
-const TESTS: &[(&str, fn())] = &[(
+pub(crate) const TESTS: &[(&str, fn())] = &[(
     "j_04_the_ledger_says_what_interruptions_take_where_they_matter",
     j_04_the_ledger_says_what_interruptions_take_where_they_matter,
 )];
