@@ -26,8 +26,8 @@ devices: setup-devices
 
 guest: setup-guest
 
-# What tests need besides is installed by the script, beside the lints.
-test: setup
+# What tests need besides is installed by the script, beside the build; the script itself needs Python.
+test: setup-install
 	./scripts/test
 
 check: setup
