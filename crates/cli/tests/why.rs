@@ -13,6 +13,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+/// What predicts a change calibrates the host first.
+const SHORT: [&str; 5] = ["--json", "--quick", "why", "--what-if", "mtu=9000"];
+
 fn lastmeter(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lastmeter"));
     command.args(arguments).stdin(Stdio::null());
@@ -77,13 +80,15 @@ fn ledger(output: &Output) -> serde_json::Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {}", words(output)))
 }
 
-/// The command with the cache of all tests that need this host's calibration, which the first of them makes (24 s).
+/// A short run where nothing is known of the host: it calibrates it, for the other tests that need this, too.
+fn first_run() -> &'static Output {
+    static FIRST: OnceLock<Output> = OnceLock::new();
+    FIRST.get_or_init(|| in_own_cache(&SHORT, "calibrated").output().unwrap())
+}
+
+/// The command where the host is calibrated.
 fn on_calibrated_host(arguments: &[&str]) -> Command {
-    static CALIBRATED: OnceLock<()> = OnceLock::new();
-    CALIBRATED.get_or_init(|| {
-        let output = in_own_cache(&["--quick", "calibrate"], "calibrated").output().unwrap();
-        assert!(output.status.success(), "{}", words(&output));
-    });
+    first_run();
     in_own_cache(arguments, "calibrated")
 }
 
@@ -97,14 +102,13 @@ fn in_own_cache(arguments: &[&str], name: &str) -> Command {
 
 #[test]
 fn a_short_run_balances() {
-    let arguments = ["--json", "--quick", "why", "--what-if", "mtu=9000"];
-    let output = on_calibrated_host(&arguments).output().unwrap();
-    assert!(output.status.success(), "{}", words(&output));
+    let output = first_run();
+    assert!(output.status.success(), "{}", words(output));
     let first = String::from_utf8_lossy(&output.stdout).lines().next().unwrap().to_owned();
     let first: serde_json::Value = serde_json::from_str(&first).unwrap();
     assert_eq!(first["provenance"]["partial"], true, "the first look is a line of its own");
     assert!(first["verdict"]["words"].is_string());
-    let ledger = ledger(&output);
+    let ledger = ledger(output);
     let path = &ledger["paths"][0];
     // Figures that this privilege level cannot measure are absent, and add nothing.
     let mean = |value: &serde_json::Value| value["mean"].as_f64().unwrap_or(0.0);
@@ -358,8 +362,7 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
     let outcome = attempts::attempt(|| {
         let client = ["--json", "why", "--", "iperf3", "-c", "127.0.0.1", "-t", "1", "-p", &port];
         let theirs = verdict(&mut lastmeter(&client));
-        let stream = ["--json", "--quick", "why", "--what-if", "mtu=9000"];
-        let ours = verdict(&mut on_calibrated_host(&stream));
+        let ours = verdict(&mut on_calibrated_host(&SHORT));
         // iperf3's server may still be busy with the connection that tested whether it listens.
         let both_said = !theirs[1].is_empty() && !ours[1].is_empty();
         let same = both_said

@@ -70,14 +70,14 @@ fn classes_of(script: &str, pids: [u32; 2]) -> BTreeMap<Class, u64> {
     found
 }
 
-/// Of three looks one may meet other work, which each of the samplers counts differently.
+/// One of three looks is enough: what other programs do reaches the two samplers differently.
 #[test]
 fn the_split_is_that_of_perf_record_within_three_points() {
     let far = (0..3).map(|_| far_apart()).find(Vec::is_empty);
     assert!(far.is_some(), "three times more than {POINTS} points apart, as printed");
 }
 
-/// The classes whose shares differ by more than the points; none where they cannot be compared.
+/// The classes whose shares differ by more than [`POINTS`]; none if they cannot be compared.
 fn far_apart() -> Vec<Class> {
     let skip = |why: &str| {
         println!("SKIP: a split beside `perf record`: {why}");
@@ -137,6 +137,6 @@ fn far_apart() -> Vec<Class> {
             far.push(class);
         }
     }
-    println!("more than {POINTS} points apart: {} classes", far.len());
+    println!("{} classes are more than {POINTS} points apart", far.len());
     far
 }
