@@ -58,24 +58,30 @@ pub(super) fn number(begins: [u64; PER], value: u64) -> u64 {
     (counts.wrapping_mul(ONES) >> (3 * BITS)).wrapping_sub(1) & (RANGES as u64 - 1)
 }
 
-/// A node's first words.
+/// One of the words with a node's begins.
 #[inline(always)]
-pub(super) fn begins(line: &Line) -> [u64; PER] {
-    [0, 1, 2, 3].map(|at: usize| line[at].load(Ordering::Relaxed))
+pub(super) fn begins(line: &Line, at: usize) -> u64 {
+    line[at].load(Ordering::Relaxed)
 }
 
 /// What a node shows for a value.
 #[inline(always)]
-pub(super) fn find(words: &[AtomicU64], at: u64, value: u64) -> u64 {
-    let number = line(words, at).map_or(0, |line| number(begins(line), value));
-    shown(words, at, number)
+pub(super) fn find(words: &[AtomicU64], at: u64, asked: u64) -> u64 {
+    let begins = |line| number([0, 1, 2, 3].map(|word| begins(line, word)), asked);
+    let number = line(words, at).map_or(0, begins);
+    value(word(words, place(at, number)), number)
 }
 
-/// What the range with this number shows.
+/// Where the word is that contains what a range of a node shows.
 #[inline(always)]
-pub(super) fn shown(words: &[AtomicU64], at: u64, number: u64) -> u64 {
-    let place = at * LINE as u64 + PER as u64 + number / PER as u64;
-    word(words, place as u32) >> (number % PER as u64 * u64::from(BITS)) & 0xffff
+pub(super) fn place(at: u64, number: u64) -> u32 {
+    (at * LINE as u64 + PER as u64 + number / PER as u64) as u32
+}
+
+/// What the range with this number shows, of the word at its place.
+#[inline(always)]
+pub(super) fn value(word: u64, number: u64) -> u64 {
+    word >> (number % PER as u64 * u64::from(BITS)) & 0xffff
 }
 
 /// What an address shows: the number of a next hop, and one more than the length of its prefix.
