@@ -50,7 +50,7 @@ pub(super) struct Many<'a, K> {
     pub(super) hops: &'a mut [Option<NextHop>],
 }
 
-/// Steps that the keys of a row take together; longer searches go on one by one.
+/// Steps that the keys of a row take together; longer searches continue one by one.
 const TOGETHER: usize = 4;
 
 impl<K: DirectKey> WithSimd for Many<'_, K> {
@@ -65,8 +65,8 @@ impl<K: DirectKey> WithSimd for Many<'_, K> {
 
 /// A row of keys; lanes beyond the last key stay at an empty slot.
 ///
-/// Every step is a separate loop over all lanes, with as few instructions as it can have between loads: so many more of
-/// them are in flight. A slot is read only once, as it may change at any time.
+/// Every step is a separate loop over all lanes, with as few instructions as possible between loads, so that many more
+/// loads are in flight. A slot is read only once, as it may change at any time.
 #[inline(always)]
 fn row<K: DirectKey>(words: &[AtomicU64], keys: &[K], hops: &mut [Option<NextHop>]) {
     let (mut windows, mut places) = ([0_u64; ROW], [0_u32; ROW]);
@@ -75,7 +75,7 @@ fn row<K: DirectKey>(words: &[AtomicU64], keys: &[K], hops: &mut [Option<NextHop
         *place = Layout::<K>::FIRST * Layout::<K>::PER + (*window >> (64 - K::STEPS[0])) as u32;
     }
     let mut slots = slots_at::<K>(words, &places);
-    // The bits that follow those that were looked at.
+    // The bits that follow those already looked at.
     let mut rest = windows.map(|window| window << K::STEPS[0]);
     for &bits in K::STEPS.iter().take(TOGETHER).skip(1) {
         let array = |slot: u32| Layout::<K>::is_array(slot.into());
@@ -105,13 +105,13 @@ fn row<K: DirectKey>(words: &[AtomicU64], keys: &[K], hops: &mut [Option<NextHop
     }
 }
 
-/// Replaces the slots that point to nodes by what these show.
+/// Replaces each slot that points to a node by what the node shows.
 #[inline(always)]
 fn search_ranges<K: DirectKey>(words: &[AtomicU64], rest: &[u64; ROW], slots: &mut [u32; ROW]) {
     let is_node = |slot: u32| u64::from(slot) & Layout::<K>::NODE != 0;
     let mut begins = [[0_u64; ROW]; 4];
     for at in 0..ROW {
-        // Lanes without a node look at the first line, and ignore it.
+        // Lanes without a node read the first line, and ignore it.
         let node = if is_node(slots[at]) { Layout::<K>::node(slots[at].into()) } else { 0 };
         if let Some(line) = ranges::line(words, node) {
             let found = ranges::begins(line);
