@@ -212,7 +212,7 @@ impl Slot {
         }
     }
 
-    /// What became of the connection that it opened; `None` if it has not.
+    /// What became of the connection that it opened; `None` if it opened none.
     fn transfer(&self, path: PathId, flow: FlowId) -> Option<Transfer> {
         let Application::Source { start, .. } = self.application else { return None };
         let opened = !matches!(self.connection.state(), State::Listen);

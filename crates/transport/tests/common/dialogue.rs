@@ -34,7 +34,7 @@ struct Stage {
     said: String,
 }
 
-/// Plays a dialogue; a line that does not hold fails with all that was said before it.
+/// Plays a dialogue; a line that does not hold fails, showing all that was said before it.
 #[track_caller]
 pub(crate) fn play(config: Config, text: &str) -> Connection {
     let mut stage: Option<Stage> = None;
@@ -252,7 +252,7 @@ const OPEN: &str = "
     > ack 1
 ";
 
-/// A dialogue that goes on from there.
+/// A dialogue that continues from there.
 pub(crate) fn open(rest: &str) -> String {
     format!("{OPEN}{rest}")
 }
