@@ -57,7 +57,7 @@ pub const BACK: u16 = 52;
 pub const ONWARDS: u16 = 40;
 /// The region in which FIPL is loaded.
 const FIPL: usize = 0;
-/// Circuits of packets are looked up so often at most before they leave.
+/// Limit on lookups of a packet's circuit before it leaves.
 const PASSES_MAX: u32 = 4;
 
 /// The ports of the NID's switch.
