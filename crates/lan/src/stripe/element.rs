@@ -126,7 +126,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
 /// Where it is split, by who takes part.
 ///
 /// # Errors
-/// If hosts should take part, and one of its two neighbours is none.
+/// If hosts should take part, and one of its two neighbours is not a host.
 fn topology(values: &Values, site: &Site<'_>) -> Result<Topology, String> {
     let topology = match values.get::<String>("takes-part").as_str() {
         "hosts" => Topology::EndToEnd,
