@@ -95,7 +95,7 @@ pub const PAGE: &Page = &Page {
     what: "Forwards each packet by the path that it carries, without any table.",
     ports: "host   --> [ path written ] --> next router
 router --> [ path read ]    --> next router, host",
-    params: &[Param::or("time", ParamKind::Time, "0 s").is("how long a packet takes in it")],
+    params: &[Param::or("time", ParamKind::Time, "0 s").is("transit time of a packet")],
     source: "Finn, Van Meter & Rogers, Datagram Forwarding via Stateless Internetwork Switching, \
              1997: cited by Touch et al., Netstation, without details",
     deviations: &[

@@ -134,7 +134,7 @@ fn recovery_sends_as_much_as_arrives_and_gives_the_window_back() {
         window 9000
     ";
     // All that had been sent: seven more segments. 9000 bytes since 214 ms are 679 kbit/s, of which
-    // 2.886 round trips are more than the window that there was, 12000, and STARTUP goes on.
+    // 2.886 round trips are more than the previous window, 12000, and STARTUP continues.
     let ends = "
         @ 320
         < ack 12001
@@ -350,7 +350,7 @@ fn one_loss_in_a_hundred_leaves_nine_tenths_of_the_link() {
 }
 
 /// §4.3.4: a gain of 5/4 outruns losses of a fifth: (1 - 1/5) 5/4 = 1. Below that the rate is what
-/// losses leave of the link's.
+/// losses leave of the link.
 #[test]
 fn losses_of_a_tenth_leave_nine_tenths_of_what_is_sent() {
     let weather = Weather { loss: 0.1, ..link(10, 40, 1.0) };

@@ -141,7 +141,7 @@ pub enum Message {
 /// Hands each message in `bytes` to `tell`, in order.
 ///
 /// # Errors
-/// At the first message that ends early or has an impossible length; those before it were told.
+/// At the first message that ends early or has an impossible length; those before it were handed over.
 pub fn each(mut bytes: &[u8], mut tell: impl FnMut(Message)) -> Result<(), Error> {
     while !bytes.is_empty() {
         let have = bytes.len();

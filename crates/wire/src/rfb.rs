@@ -281,7 +281,7 @@ fn bounded(what: &'static str, len: u32, max: usize) -> Result<usize, Error> {
     usize::try_from(len).ok().filter(|len| *len <= max).ok_or(Error::Invalid { what, found })
 }
 
-/// A fence, which both sides emit alike.
+/// A fence, which has the same form from both sides.
 pub fn fence(flags: u32, payload: &[u8]) -> Vec<u8> {
     let payload = &payload[..payload.len().min(FENCE_MAX)];
     [&[248, 0, 0, 0][..], &flags.to_be_bytes(), &[payload.len() as u8], payload].concat()

@@ -12,7 +12,7 @@ pub struct Geometry {
     pub cylinders: u64,
     /// Tracks per cylinder.
     pub heads: u64,
-    /// Sectors per track in each zone, the outermost first; all zones have equally many cylinders.
+    /// Sectors per track in each zone, the outermost first; all zones have the same number of cylinders.
     pub sectors: Vec<u64>,
     /// Time of a rotation.
     pub turn: Duration,

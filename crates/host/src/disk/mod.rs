@@ -169,7 +169,7 @@ impl Blocks {
         let first = at(from).min(capacity - 1);
         Blocks { first, sectors: (at(to) - first).max(1), next: 0, random }
     }
-    /// The first sector of a block of so many, and how many of them there are.
+    /// The first sector of a block of this many, and how many it has.
     fn take(&mut self, sectors: u64) -> (u64, u64) {
         let sectors = sectors.clamp(1, self.sectors);
         let room = self.sectors - sectors + 1;

@@ -209,7 +209,7 @@ impl Arrays {
         self.fill(memory, first, len, shorter);
         NextHop::new(old)
     }
-    /// Gives `hop` to those values of a prefix that no longer prefix covers.
+    /// Gives `hop` to the values of a prefix, except those of longer prefixes.
     fn fill(&self, memory: &mut Memory, first: u32, len: u8, hop: u32) {
         let (end, mut from) = (first + self.values(len), first);
         let inside =

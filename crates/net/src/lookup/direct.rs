@@ -6,10 +6,10 @@
 //! slot   0: no route | number of a next hop | array, or node of ranges, for the bits that follow (top bit set)
 //! ```
 //!
-//! Every prefix is expanded into all slots that it covers and no longer prefix does. So an address costs one load per
-//! array and hardly any arithmetic: the first array answers for a full IPv4 table, except 451 of its 16,777,216 slots.
-//! From bit 32 of IPv6 on, 16 bits with few prefixes are a node of ranges in one cache line (`ranges.rs`). Tree
-//! Bitmap (`tree_bitmap.rs`) takes a tenth of the memory, but more arithmetic.
+//! Every prefix is expanded into all slots that it covers, except those of longer prefixes. So an address costs one
+//! load per array and hardly any arithmetic: for a full IPv4 table the first array answers, except in 451 of its
+//! 16,777,216 slots. From bit 32 of IPv6 on, 16 bits with few prefixes are a node of ranges in one cache line
+//! (`ranges.rs`). Tree Bitmap (`tree_bitmap.rs`) takes a tenth of the memory, but more arithmetic.
 //!
 //! Next hops are numbered in order of appearance, so that a 16-bit slot can name one: at most 32,767 different ones in
 //! the life of a table. To make a change, the writer needs the length of the prefix that a slot shows; these lengths
@@ -86,7 +86,7 @@ impl<K: DirectKey> Layout<K> {
     pub(super) const MASK: u64 = (1 << K::SLOT) - 1;
     /// The bit that marks a slot as a pointer to an array.
     pub(super) const POINTS: u64 = 1 << (K::SLOT - 1);
-    /// The bit next to it, which marks that array as a node of ranges.
+    /// The bit next to it, which marks it as a pointer to a node of ranges.
     pub(super) const NODE: u64 = if K::RANGED < K::STEPS.len() { 1 << (K::SLOT - 2) } else { 0 };
     /// Where the next hops begin, two to a word, after the reserved words; number 0 is no next hop.
     const HOPS: u32 = RESERVED;

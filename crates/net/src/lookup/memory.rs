@@ -10,7 +10,7 @@
 //! that readers can reach, except for half words, each in one store: it writes a new block, publishes it
 //! with one store of a pointer, and frees the old one after a grace period.
 //!
-//! Blocks have an even number of pairs, and those that fit into a cache line do not cross one: nine of ten half
+//! Blocks have an even number of pairs, and those that fit into a cache line are within one: nine of ten half
 //! words that a search of a full table fetches are in the same line as the bitmaps that selected them.
 //!
 //! **Grace periods.** A reader records the epoch in which it entered (a store and a fence for each batch). A block

@@ -53,7 +53,7 @@ fn agrees<K: Key>(table: &impl LongestPrefixMatch<K>, linear: &Linear<K>, keys: 
     }
 }
 
-/// What only Tree Bitmap has: so many in flight, an explanation.
+/// What only Tree Bitmap has: a fixed number in flight, and an explanation.
 fn tree_agrees<K: Key>(table: &TreeBitmap<K>, linear: &Linear<K>, keys: &[K]) {
     // The result is the same with as many in flight as the document's engines have, or fewer.
     for keys in keys.as_chunks::<8>().0 {

@@ -13,7 +13,7 @@
 //!
 //! | Option      | Default                   | Meaning                                                     |
 //! |-------------|---------------------------|-------------------------------------------------------------|
-//! | `initial`   | 18; for IPv6 12, 12, 3, 3 | first bits, looked up in arrays; none: begin with a node    |
+//! | `initial`   | 18; for IPv6 12, 12, 3, 3 | first bits, looked up in arrays; if none, a node is first   |
 //! | `stride`    | 6                         | bits that a node examines, 1 to 6                           |
 //! | `end_nodes` | true                      | whether nodes without children use their external bitmap    |
 //! | `words_max` | 2^27 (1 GiB)              | limit in words of 8 bytes; insertions beyond it are refused |

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out
-//!              ^ p += increment on overflow      ^ p -= decrement when the link falls idle
+//!              ^ p += increment on overflow      ^ p -= decrement when the link goes idle
 //! ```
 //!
 //! | Parameter   | Unit    | Default  | Meaning                                                       |

@@ -1,7 +1,7 @@
 //! Drop-tail: first in, first out; packets that do not fit are refused.
 //!
 //! ```text
-//! in --> [ newest | ... | oldest ] --> out          refused when either limit would be passed
+//! in --> [ newest | ... | oldest ] --> out          refused if it would exceed either limit
 //! ```
 //!
 //! Rows: D-76.

@@ -41,7 +41,7 @@ pub struct Edd {
     bound: Duration,
     horizon: Duration,
     room: Room,
-    /// By path and flow: how long before the end-to-end deadline are logical arrival and deadline here.
+    /// By path and flow: how long the logical arrival and the deadline here precede the end-to-end deadline.
     promises: BTreeMap<(PathId, FlowId), (Duration, Duration)>,
     /// The longest packet allowed, if a flow has been admitted.
     longest: Bytes,

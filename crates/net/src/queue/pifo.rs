@@ -58,7 +58,7 @@ struct Tree {
     visited: u64,
 }
 
-/// Capacity of so many `levels` of `order`: order + order^2 + ..., at most the largest number there is.
+/// Capacity of this many `levels` of `order`: order + order^2 + ..., at most the largest number there is.
 fn capacity(order: u64, levels: u64) -> u64 {
     (1..=levels)
         .scan(1u64, |nodes, _| {
@@ -272,7 +272,7 @@ impl Described for Pifo {
         source: "Sivaraman et al., SIGCOMM 2016, §2; Yao et al., BMW Tree, SIGCOMM 2023, §3",
         deviations: &["All packets are in the tree, not only the first of each flow."],
         counters: &[
-            ("operations", "pushes and pops: a one clock cycle each in hardware"),
+            ("operations", "pushes and pops: one clock cycle each in hardware"),
             ("levels", "levels of the tree that they visited"),
         ],
         drops: &[FULL],

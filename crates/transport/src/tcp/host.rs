@@ -84,7 +84,7 @@ struct Slot {
     sent: u64,
     /// Its entry in the heap; [`Time::MAX`] for none.
     queued: Time,
-    /// When the application acts next by itself.
+    /// When the application next acts on its own.
     acts_at: Time,
     /// Bytes that the application has not written yet.
     left: u64,

@@ -1,9 +1,9 @@
-//! Packet dialogues: what one end is told, and what it must say, line by line.
+//! Packet dialogues: what one end receives, and what it must send, line by line.
 //!
 //! ```text
 //! connect | listen            opens it, at 0 ms
-//! @ 250                       goes on to 250 ms; timers expire on the way
-//! @ next 107                  goes on to the next timer, within 107 ms
+//! @ 250                       advances to 250 ms; timers expire on the way
+//! @ next 107                  advances to the next timer, within 107 ms
 //! < 1:1001 ack 1 win 5000     it receives bytes 1 to 1000
 //! > ack 1001                  it sends this, next
 //! > 1:4001 ack 1 each 1000    and these: 1:1001, 1001:2001 and so on

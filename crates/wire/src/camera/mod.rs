@@ -10,8 +10,8 @@
 //!          zero 1 | made 4 | check 4 | bytes of the frame
 //! ```
 //!
-//! Numbers are big-endian. A repeated command has no further effect: its sequence number shows that it is the same. A
-//! camera answers an address that has not yet proved that it receives with a cookie in an answer no longer than the
+//! Numbers are big-endian. A repeated command has no further effect: its sequence number shows that it is the same. To
+//! an address that has not yet proved that it receives, a camera answers with a cookie only, no longer than the
 //! command. The check is that of [`crate::aal::vidboard`], over the whole datagram. A piece may also travel in cells
 //! ([`cells`]), or as an application data unit ([`crate::framing`]). Each command reports how the receiver fared with
 //! the previous frame, so that the camera's ledger covers the whole path.

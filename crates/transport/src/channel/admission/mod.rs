@@ -157,7 +157,7 @@ impl Reservations {
     /// Releases what was reserved with the same arguments. Panics if it was not.
     pub fn release(&mut self, demand: Demand, bound: Duration) {
         let old = class(demand).expect("an interval of no time has no bound");
-        let at = self.find((bound.as_ps(), old.interval)).expect("released what was reserved");
+        let at = self.find((bound.as_ps(), old.interval)).expect("only a reservation is released");
         self.share -= old.share;
         self.early -= edf::early(&self.classes[at]);
         let class = &mut self.classes[at];
