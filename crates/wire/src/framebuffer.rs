@@ -119,7 +119,7 @@ impl Header {
     }
 }
 
-/// Pixels from their bytes; what is left of a last word is ignored.
+/// Pixels from their bytes; an incomplete last word is ignored.
 pub fn pixels(bytes: &[u8]) -> impl ExactSizeIterator<Item = u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }

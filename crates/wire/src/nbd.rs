@@ -1,4 +1,4 @@
-//! NBD, the network block device: options before, requests and replies after.
+//! NBD, the network block device: first options, then requests and replies.
 //!
 //! ```text
 //! server: "NBDMAGIC" "IHAVEOPT" flags 2               client: flags 4

@@ -1,4 +1,4 @@
-//! A disk with zones in the path of what is read from it.
+//! A zoned disk in the path of the data read from it.
 //!
 //! ```text
 //! host with the files --block--> [ waiting ] --> arm, platter, cache --> network      commands pass unhindered

@@ -73,7 +73,7 @@ struct Worm {
     freed: usize,
     /// Whether it waits for channel `heads.len()`.
     blocked: bool,
-    /// Whether it waits for the worm in front of it in the same switch to go on.
+    /// Whether it waits for the worm in front of it in the same switch to proceed.
     behind: bool,
 }
 

@@ -30,7 +30,7 @@ const PAGE: &Page = &Page {
         Param::required("probability", PROBABILITY).is("that a packet is held back"),
         Param::or("distance", ParamKind::Integer { min: 1, max: DISTANCE_MAX }, "1")
             .is("packets that overtake it"),
-        Param::or("wait", ParamKind::Time, "50 ms").is("how long it waits for them"),
+        Param::or("wait", ParamKind::Time, "50 ms").is("longest time it waits for them"),
         TOWARD,
     ],
     deviations: &["A packet that is held back does not itself overtake any."],
@@ -50,7 +50,7 @@ pub struct ReorderingOptions {
     pub probability: f64,
     /// Packets that overtake it; at least 1.
     pub distance: u64,
-    /// How long it waits for them.
+    /// The longest time it waits for them.
     pub wait: Duration,
 }
 

@@ -22,7 +22,7 @@
 //!
 //! Rate-jitter regulator: packet k is eligible at E(k) = max(arrival, E(k-1) + Xmin, E(k-m) + I) with m =
 //! I / Xave, rounded down, so that at most m packets pass in any time I. Delay-jitter regulator: E(k) = arrival +
-//! the time by which the packet was early at the hop before, which restores the spacing of its source. For
+//! the time by which the packet was early at the previous hop, which restores the spacing of its source. For
 //! the next hop, a packet carries in `behind` how much earlier than E + d it left. Neither lets a
 //! flow's packets pass each other. Not work-conserving: a packet that is not eligible is not sent, even
 //! if the link idles. O(log n) in the number of packets held.
@@ -52,7 +52,7 @@ pub enum Control {
         /// m and I, where there is such a bound.
         burst: Option<(usize, Duration)>,
     },
-    /// Each packet is held for as long as it was early at the hop before.
+    /// Each packet is held for as long as it was early at the previous hop.
     Delay,
 }
 

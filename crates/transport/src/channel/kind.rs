@@ -1,4 +1,4 @@
-//! Real-time channels as a kind of traffic: how experiments describe them, and what stands at their hosts.
+//! Real-time channels as a kind of traffic: how experiments describe them, and what runs at their hosts.
 
 use super::admission::buffers;
 use super::contract::Contract;

@@ -1,4 +1,4 @@
-//! TCP connections as a kind of traffic: how experiments describe them, and what stands at their hosts.
+//! TCP connections as a kind of traffic: how experiments describe them, and what runs at their hosts.
 
 use super::control::Kind as Control;
 use super::{Application, Config, Labels, Recovery, TcpHost};
