@@ -1,7 +1,7 @@
 //! The benchmarks of `lastmeter bench emulator`: how many packets a second the emulated adapter can take on this
 //! machine (E-53; Indiresan 1997, §4.4.1), with queues in order of arrival and in order of due dates.
 //!
-//! The card does nothing in no time but frame each packet, so that what is measured is the emulation: an order
+//! The card only sends each packet at its line rate, so that what is measured is the emulation: an order
 //! submitted, three stages passed, its reports taken. As many packets as the card holds are in flight.
 
 use crate::adapter::description::{Description, Discipline};
@@ -24,11 +24,11 @@ pub const CASES: &[Case] = &[
 ];
 
 const fn case(name: &'static str, prepare: fn(bool) -> Box<dyn FnMut() -> Work>) -> Case {
-    let what = "sends a packet through an emulated adapter that holds so many";
+    let what = "sends a packet through an emulated adapter that holds this many";
     Case { name, unit: "packets", what, prepare }
 }
 
-/// The card: a description of which only the queueing counts.
+/// The card: a description in which only the queueing matters.
 fn card(discipline: Discipline, depth: u64) -> Description {
     let mut card = Description::plain("emulated");
     card.queueing.discipline = discipline;

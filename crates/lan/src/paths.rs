@@ -1,4 +1,4 @@
-//! Forwarding without state: each packet carries its path, and routers keep nothing about anybody.
+//! Forwarding without state: each packet carries its path, and routers keep no state.
 //!
 //! ```text
 //! host --> [ first router: writes the path ] --> [ reads one place, writes where it came from ] --> ... --> host
@@ -7,9 +7,9 @@
 //!          | at   | n    | n outputs  |  the packet
 //! ```
 //!
-//! The router at a host's link does what the host's resolver would do: it knows the paths of the hosts that are linked
-//! to it, and of nobody else. All others have no table: they read an output, replace it by the input that the packet
-//! came from, and move `at` on. So the path of a packet that has arrived leads back to its sender, backwards.
+//! The router at a host's link does what the host's resolver would do: it knows the paths of the hosts linked to it,
+//! and of no others. All other routers have no table: they read an output, replace it by the input that the packet
+//! came from, and advance `at`. So the path of a packet that has arrived leads, backwards, to its sender.
 //!
 //! | found | then |
 //! |---|---|
@@ -95,7 +95,7 @@ pub const PAGE: &Page = &Page {
     what: "Forwards each packet by the path that it carries, without any table.",
     ports: "host   --> [ path written ] --> next router
 router --> [ path read ]    --> next router, host",
-    params: &[Param::or("time", ParamKind::Time, "0 s").is("how long a packet takes through it")],
+    params: &[Param::or("time", ParamKind::Time, "0 s").is("transit time of a packet")],
     source: "Finn, Van Meter & Rogers, Datagram Forwarding via Stateless Internetwork Switching, \
              1997: cited by Touch et al., Netstation, without details",
     deviations: &[
@@ -179,7 +179,7 @@ fn path(network: &dyn Network, from: NodeId, to: NodeId, first: usize) -> Result
 
 /// A router that reads paths.
 struct PathRouter {
-    /// For each neighbour, whether it is something else, which neither sends nor understands paths.
+    /// For each neighbour, whether it is not such a router, and neither sends nor understands paths.
     outside: Vec<bool>,
     /// The paths of hosts that are linked to it; empty elsewhere.
     paths: BTreeMap<NodeId, Vec<u8>>,

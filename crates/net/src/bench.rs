@@ -43,7 +43,7 @@ macro_rules! cases {
 }
 
 /// A hierarchy of 64 classes at a depth of 1, 2, 3 and 6: what a packet costs grows with the depth, not with the
-/// classes.
+/// number of classes.
 pub const DEPTHS: &[Case] = &[
     depth("queue/h-pfq-depth@1", |quick| rounds(deep(1), DEEP, quick)),
     depth("queue/h-pfq-depth@2", |quick| rounds(deep(2), DEEP, quick)),
@@ -55,11 +55,11 @@ pub const DEPTHS: &[Case] = &[
 const DEEP: u32 = 64;
 
 const fn depth(name: &'static str, prepare: fn(bool) -> Box<dyn FnMut() -> Work>) -> Case {
-    let what = "enqueues and dequeues a packet of 64 classes at the end of so many levels";
+    let what = "enqueues and dequeues a packet of 64 classes below this many levels";
     Case { name, unit: "packets", what, prepare }
 }
 
-/// [`DEEP`] classes at the end of so many levels, with as many branches at each.
+/// [`DEEP`] classes below this many levels, with as many branches at each.
 fn deep(levels: u32) -> HPfq {
     let branches = 1u64 << (DEEP.ilog2() / levels);
     let (mut parents, mut level) = (Vec::new(), vec![0u64]);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! So it needs no timer, and a waiting packet has already been sent, to depart when its service
-//! ends. It counts the same as a [`Server`](crate::server::Server) with a
+//! ends. Its counts are those of a [`Server`](crate::server::Server) with a
 //! [`DropTail`](crate::queue::DropTail) queue, with half of the events.
 
 use crate::server::Service;
@@ -253,7 +253,7 @@ impl FifoServer {
 /// Longer than any packet.
 const NOTHING: (Bytes, Duration) = (Bytes(u64::MAX), Duration::ZERO);
 
-/// The time of a service that starts at `begins`; `last` is [`Line::last`].
+/// The duration of a service that starts at `begins`; `last` is [`Line::last`].
 #[inline]
 fn time_for(
     service: &Service,

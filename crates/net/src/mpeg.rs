@@ -1,4 +1,4 @@
-//! Frame sizes like those of MPEG films: given least, greatest, mean and deviation (E-90, E-91).
+//! Frame sizes like those of MPEG films: given minimum, maximum, mean and deviation (E-90, E-91).
 //!
 //! ```text
 //! ln size = p (type + scene + noise) + c      type: I B B P B B P B B P B B
@@ -6,7 +6,7 @@
 //!
 //! Types differ by a constant ratio, scenes by a process that keeps [`KEPT`] of its value from one group
 //! of pictures to the next, frames by noise. The power p and the constant c are then set to give
-//! the required mean and deviation, with all sizes between least and greatest,
+//! the required mean and deviation, with all sizes between minimum and maximum,
 //! both of which occur.
 //!
 //! Autocorrelation of the result, for the six films of Table 6.4 (a test bounds it): 0.84 to 0.88 one
@@ -46,7 +46,7 @@ const NOISE: f64 = 0.2;
 /// Cells of the histogram by which p and c are found.
 const CELLS: usize = 2048;
 
-/// The sizes of `count` frames, in bits; `None` if no sizes within least and greatest have this
+/// The sizes of `count` frames, in bits; `None` if no sizes between minimum and maximum have this
 /// mean and deviation, or there are fewer than two groups.
 ///
 /// ```

@@ -5,10 +5,10 @@
 //!                                                          ^ lm_queue(j): what waits there
 //! ```
 //!
-//! The same module as on a device, in the run's own time, deterministic: its random numbers come from the seed, and
-//! what stops an endless loop is a count of instructions. The program is asked when the processor begins with a packet.
-//! It sees the packet's bytes, if it has any (`replay` with `bytes = true`), else headers as in a capture of the
-//! link (`tap.rs`), with the packet's class as DSCP and its mark of congestion.
+//! The same module as on a device, in the run's own time and deterministic: its random numbers come from the seed, and
+//! an instruction count stops endless loops. The program is asked when the processor starts on a packet. It sees the
+//! packet's bytes, if it has any (`replay` with `bytes = true`), else headers as in a capture of the link (`tap.rs`),
+//! with the packet's class as DSCP and its congestion mark.
 
 use crate::impair;
 use crate::tap;
@@ -29,9 +29,9 @@ const MODULE_LEN_MAX: Bytes = Bytes::from_mib(1);
 const MEASURED_LEN_MAX: Bytes = Bytes(4096);
 /// The word for a cost that `plugin bench --save` has measured.
 const MEASURED: &str = "measured";
-/// The largest code point of differentiated services.
+/// The largest differentiated services code point (DSCP).
 const DSCP_MAX: u8 = 63;
-/// What a share is a part of.
+/// Shares are counted in parts of a million.
 const MILLION: f64 = 1e6;
 
 /// How experiments describe it.
@@ -51,9 +51,9 @@ pub const PAGE: &Page = &Page {
         Param::or("cost", ParamKind::Text, MEASURED)
             .is("how long each packet keeps the processor busy, as \"9 ns\"; `measured`: what \
              `lastmeter plugin bench MODULE --save` found on this machine"),
-        Param::or("packets", ParamKind::COUNT, "1000").is("most packets that wait for it"),
+        Param::or("packets", ParamKind::COUNT, "1000").is("limit on packets that wait for it"),
         Param::or("share", ParamKind::Number { min: 0.000_001, max: 1.0 }, "1").is(
-            "what `lm_queue` says is granted of each line: the link's rate is this share of it, \
+            "what `lm_queue` reports as granted of each line: the link's rate is this share of it, \
              and a queue such as `drr` grants a flow a share of that",
         ),
         Param::optional("toward", ParamKind::Nodes(1), "all, both ways")
@@ -62,7 +62,7 @@ pub const PAGE: &Page = &Page {
     counters: &[
         ("asked", "packets that it decided about"),
         ("denied", "packets that it dropped"),
-        ("changed", "packets that it gave other bytes"),
+        ("changed", "packets whose bytes it changed"),
         ("copied", "copies that it sent"),
         ("failed", "times that it failed"),
         ("unserved", "packets that were decided by `fail`"),
@@ -520,7 +520,7 @@ fn is_mark(at: usize) -> bool {
     matches!(at, 1 | 10 | 11)
 }
 
-/// The mark of congestion and the class that IP packets carry.
+/// The congestion mark and the class that IP packets carry.
 fn marks(bytes: &[u8]) -> Option<(Ecn, u8)> {
     let (first, second) = (bytes.first()?, bytes.get(1)?);
     let class = match first >> 4 {

@@ -161,7 +161,7 @@ impl<Q: Queue> Server<Q> {
         }
     }
 
-    /// Records how long the queue had which length.
+    /// Records how long the queue had each length.
     #[must_use]
     pub fn recording_length(mut self, records: bool) -> Server<Q> {
         self.length = records.then(Box::default);

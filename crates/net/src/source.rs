@@ -42,7 +42,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Class 0, not capable of marks, no deadline, each packet whole.
+    /// Class 0, not ECN-capable, no deadline, each packet whole.
     pub const PLAIN: Header =
         Header { class: 0, ecn: Ecn::NotCapable, deadline: None, hops: 0, cells: 1 };
 
@@ -181,7 +181,7 @@ impl Span {
 }
 
 const NEXT: TimerId = TimerId(0);
-/// Most bursts in a row without a packet: with shorter bursts the rate is not kept.
+/// Limit on bursts in a row without a packet; with shorter bursts, the rate is not kept.
 const SILENT_BURSTS_MAX: u32 = 100_000;
 
 impl Source {

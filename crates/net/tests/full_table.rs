@@ -171,7 +171,7 @@ fn before_or_after<K: Key>(table: &Table<K>) {
         .collect();
     let with: Vec<_> = keys.iter().map(|&key| tree.lookup(key)).collect();
     for &(prefix, _) in &moving {
-        // One that was picked twice is gone already.
+        // One picked twice is already gone.
         let _ = without.remove(prefix);
     }
     let without: Vec<_> = keys.iter().map(|&key| without.lookup(key)).collect();

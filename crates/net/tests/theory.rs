@@ -130,7 +130,7 @@ fn ten_stations_in_tandem_are_ten_times_one() {
 
 const BURSTS: Duration = Duration::from_ms(500);
 
-/// What an on-off source sends in that time, in the mean of some seeds.
+/// What an on-off source sends in that time, averaged over some seeds.
 fn bursts_send(on: Draw, off: Draw) -> f64 {
     let sent = |seed| {
         let mut graph = Graph::new(seed);
@@ -156,7 +156,7 @@ fn bursts_of_few_gaps_have_as_many_packets_as_their_length_says() {
         let on = Duration::from_ps(GAP.as_ps() * gaps);
         let off = Duration::from_ps(GAP.as_ps() * gaps * 2);
         let sent = bursts_send(Draw::Exponential(on), Draw::Exponential(off));
-        // Of n bursts the deviation of the mean is some sqrt(2 / 8n).
+        // Over n bursts, the standard deviation of the mean is about sqrt(2 / 8n).
         assert!((sent / share - 1.0).abs() < 0.03, "bursts of {gaps} gaps: {sent} of {share}");
     }
 }
@@ -178,7 +178,7 @@ fn a_regulated_flow_meets_its_delay_bound_and_comes_close_to_it() {
     let source = graph.add("source", Source::new(flow, pattern, Span::ALWAYS)).unwrap();
     let mut last = source;
     let bucket = TokenBucket::new(unlimited(), rho, BURST);
-    // The regulator itself passes in no time what it lets through.
+    // The regulator itself adds no delay to what it lets through.
     let instant = Service::Cost(Cost::FREE);
     let names = ["regulator", "link"];
     let info = |name: &str| ResourceInfo::new(name.to_owned(), ResourceKind::Wire);

@@ -181,7 +181,7 @@ mod tests {
             assert!((0.6..0.95).contains(&link.utilisation()), "{}", link.utilisation());
             assert_eq!(link.channels(), CHANNELS_QUICK);
             let demand = Demand { cost: Duration::from_us(1), interval: Duration::from_ms(12) };
-            assert!(link.bound(demand).is_some(), "what is there keeps its bounds");
+            assert!(link.bound(demand).is_some(), "existing channels keep their bounds");
         }
     }
 }

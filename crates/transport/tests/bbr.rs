@@ -6,7 +6,7 @@ use lastmeter_base::{Bytes, Duration, Time};
 use lastmeter_transport::tcp::Config;
 use lastmeter_transport::tcp::control::{Bbr, Control, Kind, Mode};
 
-/// What segments of 1500 bytes leave of a rate for data.
+/// The part of a rate that segments of 1500 bytes leave for data.
 const DATA: f64 = 1448.0 / 1500.0;
 
 fn bulk(control: Kind) -> Config {
@@ -17,7 +17,7 @@ fn at(ms: u64) -> Time {
     Time::START + Duration::from_ms(ms)
 }
 
-/// A link with room for so many products of its rate and the round trip.
+/// A link with a buffer of this many bandwidth-delay products.
 fn link(mbit: u64, round_trip: u64, products: f64) -> Weather {
     let rate = mbit * 1_000_000;
     let product = rate as f64 * round_trip as f64 / 1000.0 / 8.0 / 1500.0;
@@ -40,7 +40,7 @@ fn bandwidth(world: &World, end: usize) -> f64 {
     bbr(world, end).bandwidth().map_or(0.0, |rate| rate.as_bits() as f64)
 }
 
-/// One connection over `weather`, which has more to send than time for it.
+/// One connection over `weather`, which always has more to send.
 fn one(weather: Weather, control: Kind) -> World {
     let mut world = World::new(weather, 1);
     world.pair(bulk(control), u64::MAX / 2);
@@ -48,7 +48,7 @@ fn one(weather: Weather, control: Kind) -> World {
 }
 
 /// §4.2.1 and §4.2.2 of the draft: before there is a bandwidth the pace is 2/ln 2 windows in a round
-/// trip, here 10,000 bytes in 100 ms, less a hundredth; above 1.2 Mbit/s two segments go at once.
+/// trip, here 10,000 bytes in 100 ms, less 1 %; above 1.2 Mbit/s two segments go at once.
 #[test]
 fn the_first_window_is_paced() {
     let tcp = play(
@@ -76,7 +76,7 @@ fn the_first_window_is_paced() {
     assert_eq!(bbr.mode(), Mode::Startup);
 }
 
-/// §4.2.3: in the first round of recovery as much goes as arrives, with and without SACK; after
+/// §4.2.3: in the first round of recovery as much is sent as arrives, with and without SACK; after
 /// recovery the window is what it was.
 #[test]
 fn recovery_sends_as_much_as_arrives_and_gives_the_window_back() {
@@ -95,7 +95,7 @@ fn recovery_sends_as_much_as_arrives_and_gives_the_window_back() {
         write 10000
         @ 200
     ";
-    // STARTUP sends two for one, of which a duplicate without RFC 3042 lets one go.
+    // STARTUP sends two for one; without RFC 3042, a duplicate lets one of them go.
     let without = "
         < ack 1
         > 10001:11001 ack 1
@@ -134,7 +134,7 @@ fn recovery_sends_as_much_as_arrives_and_gives_the_window_back() {
         window 9000
     ";
     // All that had been sent: seven more segments. 9000 bytes since 214 ms are 679 kbit/s, of which
-    // 2.886 round trips are more than the window that there was, 12000, and STARTUP goes on.
+    // 2.886 round trips are more than the previous window, 12000, and STARTUP continues.
     let ends = "
         @ 320
         < ack 12001
@@ -173,7 +173,7 @@ fn a_timeout_leaves_a_window_of_one_until_it_is_repaired() {
 }
 
 /// §4.2.1: 2/ln 2 is the gain that doubles the delivery rate in each round of STARTUP. The first
-/// rounds are a few quanta long, and the pace is a hundredth less.
+/// rounds are a few quanta long, and the pace is 1 % less.
 #[test]
 fn startup_doubles_the_rate_in_each_round() {
     let mut world = World::new(Weather::FAIR, 1);
@@ -194,12 +194,12 @@ fn startup_doubles_the_rate_in_each_round() {
     assert!(slowest > 1.5, "none near the quarter that ends STARTUP: {rates:?}");
 }
 
-/// ACM Queue 14(5): it works where the bandwidth is used and nothing waits, whatever room there is.
+/// ACM Queue 14(5): it operates where the link is full and nothing queues, whatever the buffer.
 ///
-/// Half of a product holds the quarter that probing queues. What stays in the queue is at most what
-/// §4.2.3 adds for hosts: 3 quanta of two segments and rounding up to an even number, 8 of 83.
+/// Half a bandwidth-delay product has room for the quarter that probing queues. At most what §4.2.3
+/// adds for hosts stays queued: 3 quanta of two segments, rounded up to an even number, 8 of 83.
 #[test]
-fn one_connection_uses_the_link_and_leaves_the_queue_empty_whatever_its_room() {
+fn one_connection_fills_the_link_and_leaves_the_queue_empty_whatever_the_buffer() {
     for products in [0.5, 1.0, 5.0, 100.0] {
         let mut world = one(link(20, 50, products), Kind::Bbr);
         world.run(at(4000));
@@ -225,7 +225,7 @@ fn one_connection_uses_the_link_and_leaves_the_queue_empty_whatever_its_room() {
 }
 
 /// §4.3.4: eight phases of a round trip, of which the first queues a quarter of the product, plus
-/// the quanta of §4.2.3, and the second takes it away.
+/// the quanta of §4.2.3, and the second drains it.
 #[test]
 fn a_cycle_queues_a_quarter_of_the_product_for_a_round_trip() {
     let mut world = one(link(40, 100, 1.0), Kind::Bbr);
@@ -243,7 +243,7 @@ fn a_cycle_queues_a_quarter_of_the_product_for_a_round_trip() {
             _ => phases.push((phase, 1, queue)),
         }
     }
-    // The first and the last are not whole.
+    // The first and the last are incomplete.
     phases.remove(0);
     phases.pop();
     assert!(phases.len() > 24 - 4, "{phases:?}");
@@ -288,12 +288,12 @@ fn every_ten_seconds_four_segments_show_the_round_trip() {
     }
     assert_eq!(visits.len(), 3, "{visits:?}");
     for pair in visits.windows(2) {
-        // From the end of one, which takes the round trip anew, to the next.
+        // From the end of one, which measures the round trip anew, to the next.
         let apart = pair[1].0 - pair[0].0 - pair[0].1;
         assert!((9_950..=10_100).contains(&apart), "{visits:?}");
     }
     for &(_, lasts, least) in &visits {
-        // A round trip until four are left, 200 ms, and a round.
+        // A round trip until four are left, 200 ms, and one more round.
         assert!((200 + 40..=200 + 3 * 60).contains(&lasts), "{visits:?}");
         assert_eq!(least, 4, "{visits:?}");
     }
@@ -301,7 +301,7 @@ fn every_ten_seconds_four_segments_show_the_round_trip() {
     assert!((rtprop - 0.0424).abs() < 0.0005, "40 ms and a segment at 5 Mbit/s: {rtprop}");
 }
 
-/// draft-cheng-iccrg-delivery-rate-estimation-00 §2.2: what the application has limited is no
+/// draft-cheng-iccrg-delivery-rate-estimation-00 §2.2: application-limited samples are no
 /// estimate of the path.
 #[test]
 fn an_application_that_sends_little_does_not_lower_the_estimate() {
@@ -319,7 +319,7 @@ fn an_application_that_sends_little_does_not_lower_the_estimate() {
     }
     let after = bandwidth(&world, 0);
     assert!((after / before - 1.0).abs() < 0.02, "{before} before, {after} after");
-    // And what then comes in bulk fills the link at once.
+    // Bulk data after that fills the link at once.
     world.ends[0].left = u64::MAX / 2;
     let received = world.ends[1].received;
     world.run(at(10_400));
@@ -328,9 +328,9 @@ fn an_application_that_sends_little_does_not_lower_the_estimate() {
     assert!(rate > 0.85 * DATA * 10e6, "{rate:.0} bit/s");
 }
 
-/// ACM Queue 14(5): losses that are no congestion do not slow it, where the window of Reno follows
-/// Mathis' formula, MSS / RTT * sqrt(3/2 / p), and so does that of CUBIC where it is so small (RFC
-/// 9438 §4.3).
+/// ACM Queue 14(5): losses without congestion do not slow it, whereas Reno's window follows Mathis's
+/// formula, MSS / RTT * sqrt(3/2 / p), and so does CUBIC's where it is that small (RFC 9438
+/// §4.3).
 #[test]
 fn one_loss_in_a_hundred_leaves_nine_tenths_of_the_link() {
     let rate = |kind| {
@@ -363,8 +363,8 @@ fn losses_of_a_tenth_leave_nine_tenths_of_what_is_sent() {
 }
 
 /// ACM Queue 14(5), "Bottleneck bandwidth sharing": probing and PROBE_RTT lead to equal shares,
-/// whoever came first. A probe that finds the other at rest takes 5/4 of 9/4: a share that is equal
-/// is off by no more than 5/9 - 1/2.
+/// whoever came first. A probe that finds the other cruising takes 5/4 of 9/4: an equal share is
+/// off by no more than 5/9 - 1/2.
 #[test]
 fn a_latecomer_gets_an_equal_share() {
     for (products, seed) in [(1.0, 1), (1.0, 2), (4.0, 1), (4.0, 2)] {
@@ -383,8 +383,8 @@ fn a_latecomer_gets_an_equal_share() {
     }
 }
 
-/// A send buffer that is full is no application with nothing to send: STARTUP finds the pipe full,
-/// and what the buffer lets go at a time is its bandwidth.
+/// A full send buffer does not make the sender application-limited: STARTUP finds the pipe full,
+/// and the bandwidth is what the buffer lets through.
 #[test]
 fn a_small_send_buffer_does_not_keep_it_in_startup() {
     let mut world = World::new(link(20, 40, 4.0), 1);

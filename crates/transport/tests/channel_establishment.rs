@@ -1,5 +1,5 @@
-//! Establishment under loss, repetition, overtaking and death (E-19, E-20): every state of small
-//! systems, and random runs of large ones. Nothing is ever leaked or booked twice.
+//! Establishment under loss, duplication, reordering and node failures (E-19, E-20): every state of
+//! small systems, and random runs of large ones. Nothing is ever leaked or reserved twice.
 
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 use lastmeter_transport::channel::admission::{Method, route::Admission};
@@ -44,7 +44,7 @@ fn line(nodes: Node, times: Times) -> Vec<Manager> {
 /// What each application knows of its channel.
 type Known = BTreeMap<ChannelId, Event>;
 
-/// Nothing is booked twice: what a node says that it holds is what its links and slots say.
+/// Nothing is reserved twice: what a node claims to hold is what its links and slots say.
 fn booked_once(managers: &[Manager], alive: &dyn Fn(Node) -> bool) {
     for (node, manager) in managers.iter().enumerate().filter(|&(node, _)| alive(node as Node)) {
         let held: Vec<_> = manager.held().collect();
@@ -64,8 +64,8 @@ fn booked_once(managers: &[Manager], alive: &dyn Fn(Node) -> bool) {
     }
 }
 
-/// When nothing is left to happen: who holds something is on the route of a channel that stands, and all
-/// of these hold it.
+/// When nothing is left to happen: every node that holds something is on the route of an established
+/// channel, and every node on that route holds it.
 fn nothing_leaked(
     managers: &[Manager],
     routes: &BTreeMap<ChannelId, Vec<Node>>,
@@ -210,7 +210,7 @@ impl State {
         steps
     }
 
-    /// Lets everything happen that still must, fairly.
+    /// Lets everything happen that still has to, fairly.
     fn settle(mut self) -> State {
         for _ in 0..200 {
             while !self.messages.is_empty() {
@@ -238,7 +238,7 @@ impl State {
     }
 }
 
-/// Visits every state that can be reached: how many.
+/// Visits every reachable state, and counts them.
 fn explore(start: State, routes: &BTreeMap<ChannelId, Vec<Node>>) -> usize {
     let mut seen = HashSet::new();
     let mut left = vec![start];
@@ -256,7 +256,7 @@ fn explore(start: State, routes: &BTreeMap<ChannelId, Vec<Node>>) -> usize {
     seen.len()
 }
 
-/// Channels of `contracts`, from end to end of a line and the second the other way where `both`.
+/// Channels of `contracts`, from end to end of a line, the second in the other direction if `both`.
 fn start(
     nodes: Node,
     contracts: &[Contract],
@@ -282,7 +282,7 @@ fn start(
         let from = n as Node % (nodes - 1);
         let route: Vec<Node> = (from..nodes).collect();
         let id = state.managers[from as usize].create(Time::START, contract, route.clone());
-        routes.insert(id.expect("the route is proper"), route);
+        routes.insert(id.expect("the route is valid"), route);
     }
     state.collect();
     (state, routes)
@@ -318,7 +318,7 @@ fn e_19_larger_systems_in_every_state() {
     }
 }
 
-/// A large system in time: random delays, losses, copies, deaths.
+/// A large system in time: random delays, losses, duplicates, failures.
 fn random_run(seed: u64, lease: Option<Duration>) {
     let mut random = Stream::new(seed, "establishment");
     let ms = Duration::from_ms;
@@ -347,7 +347,7 @@ fn random_run(seed: u64, lease: Option<Duration>) {
             if !dead.contains(&route[0]) {
                 let contract = if random.chance(0.3) { LARGE } else { CONTRACT };
                 let source = &mut managers[route[0] as usize];
-                let id = source.create(now, contract, route.clone()).expect("the route is proper");
+                let id = source.create(now, contract, route.clone()).expect("the route is valid");
                 routes.insert(id, route);
             }
         }
@@ -429,7 +429,7 @@ fn e_18_slack_is_shared_and_what_does_not_fit_is_refused_and_freed() {
     let id = ChannelId { source: 0, local: 0 };
     assert_eq!(state.known[&id], Event::Established(id));
     let bounds: Vec<_> = state.managers[..2].iter().flat_map(|m| m.held().map(|h| h.1)).collect();
-    // 1 ms and 1 ms of blocking at each; 26 ms are left, but no bound is beyond the interval.
+    // 1 ms and 1 ms of blocking at each; 26 ms are left, but no bound exceeds the interval.
     assert_eq!(bounds, [Some(Duration::from_ms(10)); 2]);
     for n in 0..2 {
         state.managers[1].create(Time::START, LARGE, vec![1, 2]).unwrap();

@@ -98,7 +98,7 @@ impl Line {
             let moves = self.nodes[from as usize].moves(&frame);
             self.nodes[from as usize].sent(to, &frame);
             self.busy.insert((from, to), sent);
-            // What is early at the next node waits there, so that it may be given at once.
+            // What is early at the next node waits there, so it may be handed over at once.
             self.nodes[to as usize].arrive(sent + LINK.propagation, frame, moves);
             self.listen();
         }
@@ -166,7 +166,7 @@ fn e_15_what_cannot_be_is_said_and_a_full_queue_loses() {
     assert_eq!((line.nodes[2].receive(0), line.nodes[2].receive(9)), (None, None));
 }
 
-/// A source at ten times its rate: the police drops, and nobody else is harmed.
+/// A source at ten times its rate: the policer drops, and no other channel is harmed.
 #[test]
 fn e_15_what_was_not_promised_is_refused() {
     let mut line = Line::new();
@@ -183,7 +183,7 @@ fn e_15_what_was_not_promised_is_refused() {
 }
 
 /// E-17, E-22, E-26: a neighbour that sends more than the channel's slots, or claims earlier times than the contract
-/// allows, harms that channel only; what comes from elsewhere is no packet of it.
+/// allows, harms only that channel; packets from elsewhere are not taken for its own.
 #[test]
 fn e_22_a_node_on_the_way_does_not_trust_the_one_before() {
     let mut line = Line::new();

@@ -1,4 +1,4 @@
-//! One end of a connection, told what arrives, and what it must say.
+//! One end of a connection: what arrives, and what it must answer.
 
 use crate::common::dialogue::{open, plain, play};
 use lastmeter_base::Bytes;
@@ -81,7 +81,7 @@ fn both_close_at_once() {
 }
 
 #[test]
-fn a_syn_is_sent_again_and_at_last_given_up() {
+fn a_syn_is_retransmitted_and_finally_given_up() {
     let script = "
         connect
         > SYN
@@ -109,7 +109,7 @@ fn a_refused_connection_is_closed() {
 }
 
 #[test]
-fn a_reset_counts_with_the_exact_number_only() {
+fn a_reset_counts_only_with_the_exact_number() {
     let script = "
         < RST 5000:5000         # In the window: asked about (RFC 5961 3.2).
         > ack 1
@@ -134,7 +134,7 @@ fn what_belongs_to_no_connection_is_reset() {
 }
 
 #[test]
-fn a_syn_within_a_connection_is_asked_about() {
+fn a_syn_within_a_connection_is_challenged() {
     let script = "
         < SYN 500:500
         > ack 1
@@ -144,7 +144,7 @@ fn a_syn_within_a_connection_is_asked_about() {
 }
 
 #[test]
-fn what_acknowledges_more_than_was_sent_is_told_the_truth() {
+fn an_acknowledgement_of_more_than_was_sent_is_corrected() {
     let script = "
         < ack 5000
         > ack 1
@@ -154,7 +154,7 @@ fn what_acknowledges_more_than_was_sent_is_told_the_truth() {
 }
 
 #[test]
-fn every_second_segment_is_acknowledged_or_one_after_a_while() {
+fn every_second_segment_is_acknowledged_or_one_after_a_delay() {
     let script = "
         < 1:1001 ack 1
         < 1001:2001 ack 1
@@ -168,7 +168,7 @@ fn every_second_segment_is_acknowledged_or_one_after_a_while() {
 }
 
 #[test]
-fn out_of_order_data_is_told_at_once_with_the_latest_block_first() {
+fn out_of_order_data_is_reported_at_once_with_the_latest_block_first() {
     let config = Config { sack: true, ..plain() };
     let script = "
         listen
@@ -192,7 +192,7 @@ fn out_of_order_data_is_told_at_once_with_the_latest_block_first() {
 }
 
 #[test]
-fn repeated_data_is_acknowledged_again_and_not_taken_twice() {
+fn repeated_data_is_acknowledged_again_and_not_delivered_twice() {
     let tcp = play(
         plain(),
         &open(
@@ -210,7 +210,7 @@ fn repeated_data_is_acknowledged_again_and_not_taken_twice() {
 }
 
 #[test]
-fn the_window_closes_and_its_opening_is_told_when_it_is_worth_it() {
+fn the_window_closes_and_its_opening_is_announced_when_large_enough() {
     let config = Config { receive_buffer: Bytes(2500), ..plain() };
     let script = "
         < 1:1001 ack 1
@@ -358,7 +358,7 @@ fn old_timestamps_are_refused() {
 
 /// N-74: the client resets the server and lingers in its place.
 #[test]
-fn the_shift_takes_time_wait_over_from_the_server() {
+fn the_shift_takes_over_time_wait_from_the_server() {
     let config = Config { lingering: Lingering::Shift, ..plain() };
     let script = "
         < FIN 1:1 ack 1
@@ -423,7 +423,7 @@ fn the_negotiation_leaves_time_wait_with_the_client() {
 
 /// RFC 5681 §3.1 and RFC 6298 §5.7.
 #[test]
-fn after_a_syn_that_was_lost_the_window_is_one_and_the_timer_three_seconds() {
+fn after_a_lost_syn_the_window_is_one_segment_and_the_timer_three_seconds() {
     let script = "
         connect
         > SYN

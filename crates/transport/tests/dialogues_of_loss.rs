@@ -1,10 +1,10 @@
-//! One end of a connection that loses segments: what it sends again, and how much at once.
+//! One end of a connection that loses segments: what it retransmits, and how much at once.
 
 use crate::common::dialogue::{open, plain, play};
 use lastmeter_transport::tcp::{Config, Recovery};
 
 #[test]
-fn slow_start_adds_a_segment_for_each_acknowledged() {
+fn slow_start_adds_a_segment_for_each_one_acknowledged() {
     let script = "
         write 9000
         > 1:2001 ack 1 each 1000
@@ -110,9 +110,9 @@ fn reno_leaves_recovery_with_the_first_new_acknowledgement_and_waits_for_the_tim
     );
 }
 
-/// Only segment 1 is lost; the timer sends what has arrived as well, which the peer acknowledges again.
+/// Only segment 1 is lost; the timer also resends what has arrived, which the peer acknowledges again.
 #[test]
-fn a_careful_reno_takes_duplicates_of_what_the_timer_sent_again_for_no_loss() {
+fn a_careful_reno_does_not_take_duplicates_of_what_the_timer_resent_for_a_loss() {
     let again = "
         > 5001:6001 ack 1
         > 7001:9001 ack 1 each 1000
@@ -192,7 +192,7 @@ fn sack_repairs_what_is_missing_and_nothing_else() {
 }
 
 #[test]
-fn after_a_timeout_what_was_sacked_before_does_not_make_the_window_grow_again() {
+fn after_a_timeout_what_was_already_sacked_does_not_grow_the_window_again() {
     let config = Config { sack: true, initial_window: 8, growth_max: 1000, ..plain() };
     let script = "
         connect
@@ -216,7 +216,7 @@ fn after_a_timeout_what_was_sacked_before_does_not_make_the_window_grow_again() 
 }
 
 #[test]
-fn with_nothing_new_only_what_is_below_a_block_goes_again_in_doubt() {
+fn without_new_data_only_what_is_below_a_block_is_resent_on_suspicion() {
     let config = Config { sack: true, initial_window: 8, ..plain() };
     let script = "
         connect

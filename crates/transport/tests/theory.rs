@@ -39,7 +39,7 @@ fn the_rate_follows_the_square_root_of_the_loss() {
         // The formula leaves out the round trip of each recovery, in which the window does not grow.
         assert!(error.abs() < 0.12, "p = 1/{every}: {rate:.0} B/s, formula {formula:.0}");
         rates.push(rate);
-        assert_eq!(tcp.counters().timeouts, 0, "one loss a time needs no timeout");
+        assert_eq!(tcp.counters().timeouts, 0, "one loss at a time needs no timeout");
     }
     let ratio = rates[2] / rates[1];
     assert!((ratio / 2.0 - 1.0).abs() < 0.05, "a quarter of the losses: {ratio:.3} times the rate");
@@ -86,7 +86,7 @@ fn two_connections_come_to_share_a_link() {
     }
 }
 
-/// Drives a control with acknowledgements as of a path of 100 ms for `seconds`; gives windows.
+/// Drives a control for `seconds` with acknowledgements as on a path of 100 ms; returns its windows.
 fn driven(control: &mut Control, window: &mut Window, config: &Config, seconds: u64) -> Vec<f64> {
     let mut rtt = Rtt::new(config);
     rtt.sample(config, Duration::from_ms(100));
@@ -141,7 +141,7 @@ fn cubic_is_no_slower_than_reno_on_short_paths() {
 fn dctcp_answers_marks_in_proportion() {
     let mut dctcp = Dctcp::default();
     let window = Window { congestion: 100_000, threshold: 100_000, mss: 1000 };
-    assert_eq!(dctcp.marked(&window), 50_000, "the first mark is answered as a loss");
+    assert_eq!(dctcp.marked(&window), 50_000, "the first mark is answered like a loss");
     let mut una = 0;
     for _ in 0..200 {
         for number in 0..8 {
@@ -175,8 +175,8 @@ fn dctcp_keeps_a_link_full_without_a_drop() {
     assert!(world.marks > 100 && world.drops == 0, "{} marks, {} drops", world.marks, world.drops);
 }
 
-/// On 10 Mbit/s and 100 ms with 30 packets of buffer, slow start loses tens of segments, and Hoe's
-/// estimate of the path at most two.
+/// On 10 Mbit/s and 100 ms with 30 packets of buffer, slow start loses tens of segments; with Hoe's
+/// estimate of the path, at most two are lost.
 #[test]
 fn the_estimate_at_the_start_saves_the_first_losses() {
     let drops = |estimates_start| {

@@ -75,7 +75,7 @@ fn every_remedy_moves_the_state_to_the_clients_and_serves_more() {
         assert_eq!(count(&found, "clients", "failed"), 0, "{remedy:?}");
         let there = count(&found, "server", "lingering");
         let here = count(&found, "clients", "lingering");
-        // What resets are still on their way for is not left.
+        // Resets that are still in flight leave a few.
         let (few, many) = (u64::from(CLIENTS), 100);
         let (most, least) = if remedy == Remedy::None { (here, there) } else { (there, here) };
         assert!(most <= few && least > many, "{remedy:?}: {there} at the server, {here} not");

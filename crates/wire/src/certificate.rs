@@ -8,9 +8,9 @@
 //! value        30 { 81 mail | 82 host | 86 URI | others ... }
 //! ```
 //!
-//! Signatures, dates and uses are not looked at: whoever believes these names has verified the certificate.
+//! Signatures, dates and uses are not checked: whoever relies on these names must have verified the certificate.
 //!
-//! Source: RFC 5280 §4.1 and §4.2.1.6. Deviation: texts that are neither UTF-8, ASCII nor printable are passed over.
+//! Source: RFC 5280 §4.1 and §4.2.1.6. Deviation: texts that are neither UTF-8, ASCII nor printable are skipped.
 //!
 //! Rows: N-20.
 
@@ -18,7 +18,7 @@ use crate::error::Error;
 
 /// The longest certificate.
 pub const CERTIFICATE_MAX: usize = 64 << 10;
-/// Names of a certificate, at most.
+/// Limit on the names in a certificate.
 pub const NAMES_MAX: usize = 256;
 
 const BOOLEAN: u8 = 0x01;
@@ -50,7 +50,7 @@ impl<'a> Values<'a> {
         self.0 = rest;
         Ok(taken)
     }
-    /// The next one: its tag and content. Lengths have as few bytes as they can, as DER says.
+    /// The next one: its tag and content. Lengths have as few bytes as possible, as DER requires.
     fn next(&mut self) -> Result<Option<(u8, &'a [u8])>, Error> {
         if self.0.is_empty() {
             return Ok(None);
@@ -82,7 +82,7 @@ impl<'a> Values<'a> {
             None => Err(Error::Truncated { what: WHAT, need: 2, have: 0 }),
         }
     }
-    /// Passes over the next one, if it has this tag.
+    /// Skips the next one, if it has this tag.
     fn pass(&mut self, optional: u8) -> Result<(), Error> {
         if self.0.first() == Some(&optional) { self.next().map(|_| ()) } else { Ok(()) }
     }
@@ -148,7 +148,7 @@ impl<'a> Found<'a> {
 /// Its names, each once: common names of the subject, then alternative names of hosts, mail and URIs.
 ///
 /// # Errors
-/// If it is no certificate, or has more than [`NAMES_MAX`] names.
+/// If it is not a certificate, or has more than [`NAMES_MAX`] names.
 pub fn names(certificate: &[u8]) -> Result<Vec<&str>, Error> {
     if certificate.len() > CERTIFICATE_MAX {
         let (value, max) = (certificate.len() as u64, CERTIFICATE_MAX as u64);
@@ -167,7 +167,7 @@ pub fn names(certificate: &[u8]) -> Result<Vec<&str>, Error> {
     }
     let mut found = Found::default();
     found.subject(signed.expect(SEQUENCE)?)?;
-    // Its key, and other things that need not be there.
+    // Its key, and optional fields.
     signed.expect(SEQUENCE)?;
     while let Some((tag, content)) = signed.next()? {
         if tag == EXTENSIONS {
@@ -189,7 +189,7 @@ pub fn value(tag: u8, content: &[u8]) -> Vec<u8> {
     [&head, content].concat()
 }
 
-/// The shape of a certificate with these names, which nobody has signed: for tests.
+/// The shape of a certificate with these names, but unsigned: for tests.
 pub fn unsigned(common: &[&str], alternative: &[&str]) -> Vec<u8> {
     let empty = value(SEQUENCE, &[]);
     let subject = common.iter().flat_map(|name| {
@@ -229,7 +229,7 @@ mod tests {
         let wanted = ["alice", "bob", "alice@example.org", "urn:alice"];
         assert_eq!(names(&found), Ok(wanted.to_vec()), "each once");
         assert_eq!(names(&unsigned(&[], &[])), Ok(vec![]));
-        // A name that ends early to some readers is no name.
+        // A name that ends early for some readers does not count.
         assert_eq!(names(&unsigned(&["alice\0.example"], &["a\nb"])), Ok(vec![]));
         let many: Vec<String> = (0..=NAMES_MAX).map(|at| format!("name {at}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -238,11 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_refused() {
+    fn what_is_not_a_certificate_is_refused() {
         let sound = unsigned(&["alice"], &["bob"]);
         assert!((0..sound.len()).all(|end| names(&sound[..end]).is_err()), "cut off");
-        assert!(names(&[&sound[..], &[0]].concat()).is_err(), "it goes on");
-        // A length that DER writes shorter.
+        assert!(names(&[&sound[..], &[0]].concat()).is_err(), "trailing bytes");
+        // A length that DER would write shorter.
         let mut longer = sound.clone();
         longer.splice(1..2, [0x82, 0, sound[1]]);
         assert!(names(&longer).is_err());

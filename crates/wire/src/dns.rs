@@ -1,4 +1,4 @@
-//! Messages of DNS, as far as services are found by multicast (RFC 1035, RFC 6762, RFC 6763).
+//! DNS messages, as far as needed to find services by multicast (RFC 1035, RFC 6762, RFC 6763).
 //!
 //! ```text
 //! id 2 | flags 2 | questions 2 | answers 2 | authorities 2 | additional 2 |
@@ -19,7 +19,7 @@ use crate::error::{Error, fit, split};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The longest name, as it is written.
+/// The longest name, as encoded.
 pub const NAME_MAX: usize = 255;
 /// The longest label.
 pub const LABEL_MAX: usize = 63;
@@ -27,18 +27,18 @@ pub const LABEL_MAX: usize = 63;
 pub const ITEMS_MAX: usize = 64;
 /// Types: an address.
 pub const ADDRESS: u16 = 1;
-/// A name that another name stands for.
+/// A name to which another name points (PTR).
 pub const POINTER: u16 = 12;
-/// Text.
+/// Text (TXT).
 pub const TEXT: u16 = 16;
-/// Host and port of a service.
+/// Host and port of a service (SRV).
 pub const SERVICE: u16 = 33;
-/// All of a name's records.
+/// All records of a name.
 pub const ANY: u16 = 255;
-/// The class of the Internet; the first bit has other meanings.
+/// The Internet class; the first bit has other meanings.
 const INTERNET: u16 = 1;
 const FIRST_BIT: u16 = 0x8000;
-/// A response with authority.
+/// An authoritative response.
 const RESPONSE: u16 = 0x8400;
 
 /// A name of labels.
@@ -46,7 +46,7 @@ const RESPONSE: u16 = 0x8400;
 pub struct Name(Vec<Vec<u8>>);
 
 impl Name {
-    /// Of labels between dots.
+    /// From labels between dots.
     ///
     /// # Errors
     /// If a label is empty or too long, or the name is.
@@ -77,7 +77,7 @@ impl Name {
     pub fn first(&self) -> String {
         String::from_utf8_lossy(self.0.first().map_or(&[][..], Vec::as_slice)).into_owned()
     }
-    /// Whether it is the same: capitals make no difference.
+    /// Whether it is the same, ignoring case.
     pub fn is(&self, other: &Name) -> bool {
         let same = |(one, two): (&Vec<u8>, &Vec<u8>)| one.eq_ignore_ascii_case(two);
         self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same)
@@ -89,7 +89,7 @@ impl Name {
         }
         bytes.push(0);
     }
-    /// The name at a place of a message, and the place behind it.
+    /// The name at an offset in a message, and the offset after it.
     fn parse(message: &[u8], mut at: usize) -> Result<(Name, usize), Error> {
         let short = |need| Error::Truncated { what: "DNS name", need, have: message.len() };
         let (mut name, mut end, mut limit) = (Name::default(), None, message.len());
@@ -110,7 +110,7 @@ impl Name {
                     let low = usize::from(*message.get(at + 1).ok_or(short(at + 2))?);
                     end.get_or_insert(at + 2);
                     let to = (len & 0x3f) << 8 | low;
-                    // Only backwards, so that it ends.
+                    // Only backwards, so that it terminates.
                     if to >= limit.min(at) {
                         return Err(Error::Invalid {
                             what: "DNS name's pointer",
@@ -139,7 +139,7 @@ impl fmt::Display for Name {
 pub struct Question {
     /// Of whom.
     pub name: Name,
-    /// Which records.
+    /// The type of records.
     pub kind: u16,
 }
 
@@ -155,7 +155,7 @@ pub enum Data {
         /// Its host.
         host: Name,
     },
-    /// What else there is to know: `key=value`.
+    /// Further information: `key=value`.
     Text(Vec<Vec<u8>>),
     /// A host's address.
     Address(Ipv4Addr),
@@ -166,7 +166,7 @@ pub enum Data {
 pub struct Record {
     /// Of whom.
     pub name: Name,
-    /// For how many seconds it holds.
+    /// Its time to live, in seconds.
     pub seconds: u32,
     /// What it says.
     pub data: Data,
@@ -175,7 +175,7 @@ pub struct Record {
 /// A message. Answers and additional records are one list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Chosen by who asks; zero by multicast.
+    /// Chosen by the requester; zero in multicast.
     pub id: u16,
     /// Whether it answers.
     pub is_response: bool,
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_names_are_read_and_circles_are_not() {
+    fn compressed_names_are_read_and_pointer_loops_are_not() {
         let mut bytes = vec![0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0];
         bytes.extend(b"\x05local\0\0\x0c\0\x01");
         bytes.extend(b"\x04door\xc0\x0c\0\x01\0\x01");

@@ -1,4 +1,4 @@
-//! Framebuffer commands: how a program draws on a display that is elsewhere (Netstation's display device).
+//! Framebuffer commands: how a program draws on a remote display (Netstation's display device).
 //!
 //! ```text
 //! client: "LMFB" version 1 | token's length 1 | token        server: 0 | width 2 | height 2      or 1: refused
@@ -18,15 +18,15 @@
 
 use crate::rfb::Area;
 
-/// What a client says first.
+/// What a client sends first.
 pub const GREETING: [u8; 5] = *b"LMFB\x01";
 /// Bytes of a command or answer without its data.
 pub const HEADER_LEN: usize = 16;
-/// The most data of a command: a screen of 4096 by 4096.
+/// The most data in a command: a screen of 4096 by 4096.
 pub const DATA_MAX: usize = 64 << 20;
 /// A command with this flag is answered.
 pub const ANSWER: u8 = 1;
-/// Added to an operation, it is an answer.
+/// Added to an operation, it marks an answer.
 pub const ANSWERED: u8 = 128;
 
 /// What a command does.
@@ -48,7 +48,7 @@ impl Operation {
     pub const BLEND: Operation = Operation(6);
     /// Keys and the pointer are sent from now on.
     pub const LISTEN: Operation = Operation(7);
-    /// Does nothing: its answer says that all before is done.
+    /// Does nothing: its answer says that all earlier commands are done.
     pub const SYNC: Operation = Operation(8);
     /// An event: a key; data: down 1, pad 3, key 4, client 4.
     pub const KEY: Operation = Operation(9);
@@ -56,8 +56,8 @@ impl Operation {
     pub const POINTER: Operation = Operation(10);
     /// An event: the clipboard; data: text.
     pub const CUT: Operation = Operation(11);
-    /// The cursor of viewers, of the area's size, which points with the area's corner; data: a word each, seen where
-    /// its highest byte is at least 128.
+    /// The viewers' cursor, of the area's size, with its hot spot at the area's corner; data: a word each, visible
+    /// where its highest byte is at least 128.
     pub const CURSOR: Operation = Operation(12);
     /// The screen gets the area's size.
     pub const RESIZE: Operation = Operation(13);
@@ -71,9 +71,9 @@ pub mod status {
     pub const DONE: u8 = 0;
     /// A policy denied it.
     pub const DENIED: u8 = 1;
-    /// Outside the screen, or its data do not fit its area.
+    /// It is outside the screen, or its data do not fit its area.
     pub const INVALID: u8 = 2;
-    /// A policy let a part of it through.
+    /// A policy allowed only a part of it.
     pub const CLIPPED: u8 = 3;
 }
 
@@ -119,7 +119,7 @@ impl Header {
     }
 }
 
-/// Pixels from their bytes; what is left of a last word is ignored.
+/// Pixels from their bytes; an incomplete last word is ignored.
 pub fn pixels(bytes: &[u8]) -> impl ExactSizeIterator<Item = u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }

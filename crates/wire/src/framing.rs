@@ -23,8 +23,8 @@
 //! # Ok::<(), lastmeter_wire::Error>(())
 //! ```
 //!
-//! Over a network, each fragment is a datagram ([`datagrams`]): one that is lost costs its unit and no other, and who
-//! receives is told of whole units only. A camera's frames travel so.
+//! Over a network, each fragment is a datagram ([`datagrams`]): a lost one costs its unit and no other, and the
+//! receiver gets whole units only. A camera's frames travel like this.
 
 use crate::Error;
 use crate::crc::{crc8, crc32};
@@ -216,12 +216,12 @@ impl Default for Reassembler {
 }
 
 impl Reassembler {
-    /// Of units of at most so many bytes; longer ones are discarded.
+    /// For units of at most this many bytes; longer ones are discarded.
     pub fn limited(len_max: usize) -> Reassembler {
         Reassembler { places: Default::default(), len_max, counts: Counts::default() }
     }
 
-    /// Receives a datagram with one fragment; returns the unit that it completes. What is no fragment is ignored.
+    /// Receives a datagram with one fragment; returns the unit that it completes. Anything else is ignored.
     pub fn datagram(&mut self, bytes: &[u8]) -> Option<Arrived> {
         match parse(bytes) {
             Ok((fragment, [])) => self.take(&fragment),
@@ -248,7 +248,7 @@ impl Reassembler {
         self.counts.fragments += 1;
         let place = &mut self.places[usize::from(fragment.priority) % PRIORITIES];
         if fragment.start {
-            // The unit before was never finished.
+            // The previous unit was never finished.
             self.counts.discarded += u64::from(place.is_some());
             *place = Some((fragment.unit, Vec::new()));
         }

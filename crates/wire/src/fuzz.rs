@@ -40,7 +40,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Runs it on each member of a corpus, and on so many mutations of them, the same each time.
+    /// Runs it on each member of a corpus, and on this many mutations of them, the same each time.
     pub fn try_mutations(&self, corpus: &[Vec<u8>], count: u64) {
         corpus.iter().for_each(|member| (self.run)(member));
         let (mut random, mut input) = (Stream::new(0, self.name), Vec::new());

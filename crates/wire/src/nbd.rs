@@ -1,4 +1,4 @@
-//! NBD, the network block device: options before, requests and replies after.
+//! NBD, the network block device: first options, then requests and replies.
 //!
 //! ```text
 //! server: "NBDMAGIC" "IHAVEOPT" flags 2               client: flags 4
@@ -20,7 +20,7 @@
 
 use crate::error::Error;
 
-/// What the server says first, before its flags.
+/// What the server sends first, before its flags.
 pub const GREETING: [u8; 16] = *b"NBDMAGICIHAVEOPT";
 /// Before each option.
 pub const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
@@ -49,23 +49,23 @@ pub const GREETING_FLAGS: u16 = 1 | 2;
 pub struct Kind(pub u32);
 
 impl Kind {
-    /// Use this export; answered without a reply's header.
+    /// Use this export; answered without a reply header.
     pub const EXPORT_NAME: Kind = Kind(1);
-    /// End.
+    /// End the negotiation.
     pub const ABORT: Kind = Kind(2);
     /// List the exports.
     pub const LIST: Kind = Kind(3);
-    /// Encrypt.
+    /// Start TLS.
     pub const START_TLS: Kind = Kind(5);
-    /// Tell about an export.
+    /// Get information about an export.
     pub const INFO: Kind = Kind(6);
-    /// Tell about an export and use it.
+    /// Get information about an export, and use it.
     pub const GO: Kind = Kind(7);
-    /// Replies in chunks.
+    /// Use structured replies: chunks.
     pub const STRUCTURED: Kind = Kind(8);
-    /// List what block status can tell.
+    /// List what block status can report.
     pub const LIST_CONTEXTS: Kind = Kind(9);
-    /// Choose what block status tells.
+    /// Choose what block status reports.
     pub const SET_CONTEXTS: Kind = Kind(10);
 }
 
@@ -75,17 +75,17 @@ pub mod reply {
     pub const ACK: u32 = 1;
     /// An export's name.
     pub const SERVER: u32 = 2;
-    /// Something about an export.
+    /// Information about an export.
     pub const INFO: u32 = 3;
-    /// Something that block status can tell.
+    /// Something that block status can report.
     pub const CONTEXT: u32 = 4;
-    /// An option that is not known.
+    /// The option is not supported.
     pub const UNSUPPORTED: u32 = 1 << 31 | 1;
     /// Forbidden.
     pub const POLICY: u32 = 1 << 31 | 2;
-    /// It makes no sense.
+    /// The request is invalid.
     pub const INVALID: u32 = 1 << 31 | 3;
-    /// Not before encryption.
+    /// TLS is required first.
     pub const TLS_REQUIRED: u32 = 1 << 31 | 5;
     /// No such export.
     pub const UNKNOWN: u32 = 1 << 31 | 6;
@@ -104,7 +104,7 @@ pub struct Option {
 
 impl Option {
     /// # Errors
-    /// If it does not begin as one.
+    /// If it does not begin with an option's magic number.
     pub fn parse(bytes: &[u8; OPTION_LEN]) -> Result<Option, Error> {
         let magic = double(bytes, 0);
         if magic != OPTION_MAGIC {
@@ -143,7 +143,7 @@ pub struct Wanted {
 
 impl Wanted {
     /// # Errors
-    /// If lengths do not fit, or the name is no text.
+    /// If lengths do not fit, or the name is not text.
     pub fn parse(data: &[u8]) -> Result<Wanted, Error> {
         let (name, rest) = named(data)?;
         let count = rest.first_chunk::<2>().map(|b| usize::from(u16::from_be_bytes(*b)));
@@ -167,7 +167,7 @@ impl Wanted {
     }
 }
 
-/// A length of 4 bytes and so much text; and what follows.
+/// Text after its length of 4 bytes, and what follows.
 fn named(data: &[u8]) -> Result<(String, &[u8]), Error> {
     let len = data.first_chunk::<4>().map_or(u32::MAX, |b| u32::from_be_bytes(*b)) as usize;
     let name = data.get(4..).and_then(|rest| rest.get(..len)).filter(|_| len <= NAME_MAX);
@@ -179,7 +179,7 @@ fn named(data: &[u8]) -> Result<(String, &[u8]), Error> {
 /// What a client asks with [`Kind::LIST_CONTEXTS`] and [`Kind::SET_CONTEXTS`]: the export's name and queries.
 ///
 /// # Errors
-/// If lengths do not fit, or something is no text.
+/// If lengths do not fit, or something is not text.
 pub fn contexts(data: &[u8]) -> Result<(String, Vec<String>), Error> {
     let (name, rest) = named(data)?;
     let wrong = Error::Invalid { what: "NBD contexts", found: rest.len() as u64 };
@@ -193,7 +193,7 @@ pub fn contexts(data: &[u8]) -> Result<(String, Vec<String>), Error> {
     if rest.is_empty() { Ok((name, queries)) } else { Err(wrong) }
 }
 
-/// What an export can, as its flags say.
+/// What an export can do, according to its flags.
 pub mod can {
     /// Flags are valid.
     pub const FLAGS: u16 = 1;
@@ -201,7 +201,7 @@ pub mod can {
     pub const READ_ONLY: u16 = 1 << 1;
     /// It can be flushed.
     pub const FLUSH: u16 = 1 << 2;
-    /// A write can be durable by itself.
+    /// A single write can be made durable (FUA).
     pub const FUA: u16 = 1 << 3;
     /// It can be trimmed.
     pub const TRIM: u16 = 1 << 5;
@@ -209,7 +209,7 @@ pub mod can {
     pub const ZEROES: u16 = 1 << 6;
     /// A read can be answered in one chunk.
     pub const DF: u16 = 1 << 7;
-    /// Several connections see the same.
+    /// Several connections see the same data.
     pub const MULTI: u16 = 1 << 8;
 }
 
@@ -221,7 +221,7 @@ pub fn export_information(size: u64, flags: u16) -> Vec<u8> {
     bytes
 }
 
-/// Information about an export: smallest, best and greatest length of a request.
+/// Information about an export: minimum, preferred and maximum length of a request.
 pub fn block_information(least: u32, best: u32, most: u32) -> Vec<u8> {
     let mut bytes = vec![0, 3];
     [least, best, most].iter().for_each(|number| bytes.extend(number.to_be_bytes()));
@@ -237,50 +237,50 @@ impl Command {
     pub const READ: Command = Command(0);
     /// Write.
     pub const WRITE: Command = Command(1);
-    /// End.
+    /// Disconnect.
     pub const DISCONNECT: Command = Command(2);
     /// Make all completed writes durable.
     pub const FLUSH: Command = Command(3);
-    /// The data are not needed any more.
+    /// The data are no longer needed.
     pub const TRIM: Command = Command(4);
     /// Read ahead.
     pub const CACHE: Command = Command(5);
     /// Write zeros.
     pub const ZEROES: Command = Command(6);
-    /// Tell what is allocated.
+    /// Report what is allocated.
     pub const STATUS: Command = Command(7);
 }
 
 /// Flags of requests.
 pub mod flag {
-    /// Durable before the answer.
+    /// The write is durable before the reply (FUA).
     pub const FUA: u16 = 1;
-    /// Zeros are allocated.
+    /// Zeros must be allocated.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// One chunk.
+    /// Reply in one chunk.
     pub const DF: u16 = 1 << 2;
-    /// Tell about one extent.
+    /// Report one extent only.
     pub const ONE: u16 = 1 << 3;
 }
 
 /// A request without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// How.
+    /// Its flags.
     pub flags: u16,
-    /// What.
+    /// Its command.
     pub command: Command,
     /// Returned with the reply.
     pub cookie: u64,
-    /// The first byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub length: u32,
 }
 
 impl Request {
     /// # Errors
-    /// If it does not begin as one: the stream cannot be followed any more.
+    /// If it does not begin with a request's magic number: the stream is then out of step.
     pub fn parse(bytes: &[u8; REQUEST_LEN]) -> Result<Request, Error> {
         let magic = word(bytes, 0);
         if magic != REQUEST_MAGIC {
@@ -313,7 +313,7 @@ pub mod error {
     pub const PERMISSION: u32 = 1;
     /// The medium failed.
     pub const MEDIUM: u32 = 5;
-    /// The request makes no sense.
+    /// The request is invalid.
     pub const INVALID: u32 = 22;
     /// No room, or beyond the end.
     pub const SPACE: u32 = 28;
@@ -332,7 +332,7 @@ pub fn simple(error: u32, cookie: u64) -> [u8; SIMPLE_LEN] {
 
 /// Types of chunks.
 pub mod chunk {
-    /// Nothing but the end.
+    /// Only the end of a reply.
     pub const NONE: u16 = 0;
     /// An offset and data.
     pub const DATA: u16 = 1;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Numbers of netlink are in the host's byte order. Sources: RFC 3549 §2; `linux/netlink.h`, `linux/rtnetlink.h`;
-//! FRR's `fpm/fpm.h`. Attributes that are not needed here are passed over.
+//! FRR's `fpm/fpm.h`. Attributes that are not needed here are skipped.
 //!
 //! ```
 //! use lastmeter_wire::netlink::{Message, each};
@@ -47,7 +47,7 @@ const INET6: u8 = 10;
 /// Where packets of a route go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gateway {
-    /// The router's address; absent where the destination itself is on the link.
+    /// The router's address; absent if the destination itself is on the link.
     pub address: Option<IpAddr>,
     /// The kernel's number of the interface; 0 if it is not named.
     pub interface: u32,
@@ -68,7 +68,7 @@ pub struct Route {
     pub protocol: u8,
     /// Lower is better.
     pub metric: u32,
-    /// Where to: several are used at once.
+    /// The next hops, all in use at once.
     pub gateways: Vec<Gateway>,
 }
 
@@ -122,7 +122,7 @@ pub struct Address {
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// A route is there, or has changed (`true`), or is gone.
+    /// A route is new or has changed (`true`), or is gone.
     Route(bool, Route),
     /// A neighbour, likewise.
     Neighbour(bool, Neighbour),
@@ -141,7 +141,7 @@ pub enum Message {
 /// Hands each message in `bytes` to `tell`, in order.
 ///
 /// # Errors
-/// At the first message that ends early or has an impossible length; those before it were told.
+/// At the first message that ends early or has an impossible length; those before it were handed over.
 pub fn each(mut bytes: &[u8], mut tell: impl FnMut(Message)) -> Result<(), Error> {
     while !bytes.is_empty() {
         let have = bytes.len();
@@ -164,7 +164,7 @@ pub fn each(mut bytes: &[u8], mut tell: impl FnMut(Message)) -> Result<(), Error
 /// The first FPM frame in `bytes`: its messages, and how long it is. `None` if it is not whole yet.
 ///
 /// # Errors
-/// If it is no FPM frame: the stream cannot be followed any more.
+/// If it is not an FPM frame: the stream is then out of step.
 pub fn fpm(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Error> {
     let Some(&[version, kind, high, low]) = bytes.first_chunk::<FPM_HEADER_LEN>() else {
         return Ok(None);

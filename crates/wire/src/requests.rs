@@ -1,4 +1,4 @@
-//! Requests and answers in text, of which HTTP/1.1 (RFC 9112) and RTSP (RFC 2326) have the same form, and RTSP's
+//! Requests and answers as text, which have the same form in HTTP/1.1 (RFC 9112) and RTSP (RFC 2326), and RTSP's
 //! transports.
 //!
 //! ```
@@ -77,7 +77,7 @@ fn invalid(what: &'static str, found: usize) -> Error {
     Error::Invalid { what, found: found as u64 }
 }
 
-/// The first item and its length with its body; `None` if more bytes must come.
+/// The first item and its length with its body; `None` if more bytes are needed.
 ///
 /// # Errors
 /// If it is not text, too long, or has another form.
@@ -173,7 +173,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The first of a list (RFC 2326, section 12.39) that is possible here.
+    /// The first in a list (RFC 2326, section 12.39) that is supported here.
     pub fn choose(list: &str) -> Option<Transport> {
         list.split(',').find_map(|one| {
             let mut parts = one.trim().split(';');

@@ -24,7 +24,7 @@ pub use pixel::{FORMAT_LEN, PixelFormat};
 
 use crate::error::Error;
 
-/// What each side says first.
+/// What each side sends first.
 pub const VERSION: [u8; 12] = *b"RFB 003.008\n";
 /// The longest text of a clipboard.
 pub const CUT_MAX: usize = 1 << 20;
@@ -33,15 +33,15 @@ pub const FENCE_MAX: usize = 64;
 /// Bytes of a rectangle's header.
 pub const RECTANGLE_LEN: usize = 12;
 
-/// How a client proves who it is.
+/// How a client authenticates.
 pub mod security {
     /// Not at all.
     pub const NONE: u8 = 1;
     /// A challenge, encrypted with DES under the password (section 7.2.2).
     pub const VNC: u8 = 2;
-    /// VeNCrypt: one of the following, inside of TLS.
+    /// VeNCrypt: one of the following, within TLS.
     pub const VENCRYPT: u8 = 19;
-    /// Of VeNCrypt: nothing more than the server's certificate.
+    /// Of VeNCrypt: the server's certificate, and nothing else.
     pub const X509_NONE: u32 = 260;
     /// Of VeNCrypt: a certificate, and [`VNC`].
     pub const X509_VNC: u32 = 261;
@@ -51,9 +51,9 @@ pub mod security {
 
 /// Encodings and pseudo-encodings.
 pub mod encoding {
-    /// Pixels as they are.
+    /// Uncompressed pixels.
     pub const RAW: i32 = 0;
-    /// From elsewhere on the screen.
+    /// A copy from elsewhere on the screen.
     pub const COPY: i32 = 1;
     /// Tiles of 16 by 16 with rectangles.
     pub const HEXTILE: i32 = 5;
@@ -67,22 +67,22 @@ pub mod encoding {
     pub const LAST_RECTANGLE: i32 = -224;
     /// The client draws the pointer.
     pub const CURSOR: i32 = -239;
-    /// Sizes in both directions.
+    /// Either side may change the size.
     pub const EXTENDED_DESKTOP_SIZE: i32 = -308;
-    /// Fences are understood.
+    /// Fences are supported.
     pub const FENCE: i32 = -312;
-    /// Updates without requests are understood.
+    /// Updates without requests are supported.
     pub const CONTINUOUS: i32 = -313;
-    /// JPEG at quality 0; up to 9 follow.
+    /// JPEG at quality 0; the next nine are for 1 to 9.
     pub const QUALITY_0: i32 = -32;
 }
 
 /// A rectangle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Area {
-    /// Of its left edge.
+    /// Its left edge.
     pub x: u16,
-    /// Of its upper edge.
+    /// Its upper edge.
     pub y: u16,
     /// Its width.
     pub w: u16,
@@ -90,12 +90,12 @@ pub struct Area {
     pub h: u16,
 }
 
-/// What a viewer says.
+/// A viewer's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// How it wants pixels.
+    /// The pixel format that it wants.
     Format(PixelFormat),
-    /// What it understands, the best first.
+    /// The encodings that it supports, the best first.
     Encodings(Vec<i32>),
     /// It asks for pixels.
     Update {
@@ -104,16 +104,16 @@ pub enum Message {
         /// Where.
         area: Area,
     },
-    /// A key moved.
+    /// A key was pressed or released.
     Key {
-        /// Down.
+        /// Whether it is down.
         down: bool,
-        /// X's number of the symbol.
+        /// X's number for the symbol (keysym).
         key: u32,
     },
     /// The pointer moved, or its buttons.
     Pointer {
-        /// A bit each.
+        /// One bit for each.
         buttons: u8,
         /// Where.
         x: u16,
@@ -122,14 +122,14 @@ pub enum Message {
     },
     /// Text on the clipboard, in Latin-1.
     Cut(Vec<u8>),
-    /// Updates come without being asked for, or no longer.
+    /// Turns updates without requests on or off.
     Continuous {
         /// On.
         enable: bool,
         /// Where.
         area: Area,
     },
-    /// To be sent back, or an answer.
+    /// A fence to be sent back, or one that comes back.
     Fence {
         /// What it asks for.
         flags: u32,
@@ -281,7 +281,7 @@ fn bounded(what: &'static str, len: u32, max: usize) -> Result<usize, Error> {
     usize::try_from(len).ok().filter(|len| *len <= max).ok_or(Error::Invalid { what, found })
 }
 
-/// A fence, which both sides emit alike.
+/// A fence, which has the same form from both sides.
 pub fn fence(flags: u32, payload: &[u8]) -> Vec<u8> {
     let payload = &payload[..payload.len().min(FENCE_MAX)];
     [&[248, 0, 0, 0][..], &flags.to_be_bytes(), &[payload.len() as u8], payload].concat()
@@ -294,7 +294,7 @@ pub struct Init {
     pub w: u16,
     /// Height.
     pub h: u16,
-    /// How it has pixels.
+    /// Its pixel format.
     pub format: PixelFormat,
     /// Its name.
     pub name: String,
@@ -306,7 +306,7 @@ impl Init {
     /// All but the name, and how long that is.
     ///
     /// # Errors
-    /// If the format is impossible or the name very long.
+    /// If the format is impossible or the name is too long.
     pub fn parse(bytes: &[u8; Self::LEN]) -> Result<(Init, usize), Error> {
         let format = PixelFormat::parse(&std::array::from_fn(|at| bytes[4 + at]))?;
         let len = bounded("RFB name", word(bytes, 4 + FORMAT_LEN), 4096)?;
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_is_told_as_the_rfc_has_it() {
+    fn a_screen_is_announced_as_in_the_rfc() {
         let init = Init { w: 640, h: 480, format: PixelFormat::NATIVE, name: "x".to_owned() };
         let bytes = init.emit();
         assert_eq!(bytes[..4], [2, 128, 1, 224]);

@@ -110,7 +110,7 @@ pub fn is_control(bytes: &[u8]) -> bool {
     bytes.get(1).is_some_and(|kind| (192..=223).contains(kind))
 }
 
-/// A sender's report: what its clock said at a timestamp.
+/// A sender's report: what its clock showed at a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The synchronization source.
@@ -144,7 +144,7 @@ impl Report {
         let [source, timestamp, packets, bytes] = [4, 16, 20, 24].map(words);
         Ok(Report { source, clock, timestamp, packets, bytes })
     }
-    /// A time since 1970 as a report has it.
+    /// A time since 1970 as in a report.
     pub fn clock_of(time: Duration) -> u64 {
         let fraction = (u64::from(time.subsec_nanos()) << 32) / 1_000_000_000;
         time.as_secs().wrapping_add(SINCE_1900) << 32 | fraction

@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// The longest description.
 pub const TEXT_MAX: usize = 4096;
-/// The payload type of which a description says what it is.
+/// The payload type that a description defines.
 pub const DYNAMIC: u8 = 97;
 /// Types that mean L16 without being described: 44.1 kHz with two channels, and with one (RFC 3551, table 4).
 const STATIC: [(u8, u16); 2] = [(10, 2), (11, 1)];
@@ -90,7 +90,7 @@ mod tests {
             "m=audio 0 RTP/AVP 200\na=rtpmap:200 L16/8000\n",
             "m=audio 0 RTP/AVP 97\na=rtpmap:97 opus/48000/2\n",
             "m=audio 0 RTP/AVP 97\na=rtpmap:97 L16/fast\n",
-            // What another stream of the description is.
+            // The definition belongs to another stream of the description.
             "m=audio 0 RTP/AVP 97\nm=audio 0 RTP/AVP 97\na=rtpmap:97 L16/8000\n",
         ] {
             assert!(Sound::parse(wrong).is_err(), "{wrong:?}");

@@ -1,7 +1,7 @@
 //! Tickets for transfers between devices, and the messages of a transfer.
 //!
-//! A ticket is what an owner signs so that one device sends something of its own straight to another: what, from which
-//! device, to which place of which other device, how fast, until when. It is for one transfer.
+//! An owner signs a ticket so that one device sends something of its own straight to another: what, from which device,
+//! to which place on which other device, how fast, until when. It is valid for one transfer.
 //!
 //! ```text
 //! ticket   "LMTK" version 1 | id 16 | expires 8 | rate 8 | interval 4 |
@@ -19,7 +19,7 @@
 //! ```
 //!
 //! Numbers are big-endian. Messages travel in TLS, whose handshake proves both devices' keys. DATA has no place: the
-//! destination knows from the ticket where the next byte goes, so that no sender can name another one.
+//! destination knows from the ticket where the next byte goes, so that no sender can name another place.
 //!
 //! ```
 //! use lastmeter_wire::ticket::{From, Ticket, To};
@@ -58,19 +58,19 @@ pub const TICKET_MAX: usize = 1024;
 pub const SIGNATURE_MAX: usize = 1024;
 /// The longest time from frame to frame, in microseconds.
 pub const INTERVAL_MAX: u32 = 30_000_000;
-/// The lowest rate in bytes a second, but for 0: one message takes no longer than the other end is patient.
+/// The lowest rate in bytes a second, except 0: no message takes longer than the other end's timeout.
 pub const RATE_MIN: u64 = 256 << 10;
 /// Bytes of a message before its body.
 pub const HEAD_LEN: usize = 5;
 /// The longest body of a message: a frame as JPEG is one.
 pub const BODY_MAX: usize = 8 << 20;
-/// The longest body of all other messages but DATA: a signed ticket, or words.
+/// The longest body of all messages except DATA: a signed ticket, or words.
 pub const WORDS_MAX: usize = TICKET_MAX + SIGNATURE_MAX + 4;
-/// Frames on a disk begin at multiples of it, which is one of every disk's blocks.
+/// Frames on a disk begin at multiples of this, which is a multiple of every disk's block size.
 pub const RECORD_UNIT: usize = 4096;
 /// Bytes of a record before its JPEG.
 pub const RECORD_LEN: usize = 16;
-/// Bytes of a pixel of a frame that a disk has for a display: blue, green, red, zero.
+/// Bytes of a pixel in a frame that a disk keeps for a display: blue, green, red, zero.
 pub const PIXEL_LEN: u64 = 4;
 
 /// What a source gives.
@@ -111,9 +111,9 @@ pub enum To {
 /// What is transferred, as the two ends of a ticket say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cargo {
-    /// So many bytes, from disk to disk.
+    /// This many bytes, from disk to disk.
     Bytes(u64),
-    /// Frames of so many bytes, from disk to display.
+    /// Frames of this many bytes, from disk to display.
     Pixels {
         /// Bytes of a frame.
         frame: u64,
@@ -130,7 +130,7 @@ pub enum Cargo {
 /// A ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Unpredictable: no two tickets have the same.
+    /// Unpredictable, and different in every ticket.
     pub id: [u8; ID_LEN],
     /// When it expires, in seconds since 1970.
     pub expires: u64,
@@ -183,7 +183,7 @@ impl Ticket {
             (From::Frames { count, .. }, To::Blocks { .. }) => Ok(Cargo::Pictures { count }),
         }
     }
-    /// Whether all that it says makes sense together.
+    /// Whether its fields are consistent.
     fn check(&self) -> Result<(), Error> {
         let wrong = |what, found: u64| Err(Error::Invalid { what, found });
         if self.source == self.destination {
@@ -216,7 +216,7 @@ impl Ticket {
         self.cargo().map(|_| ())
     }
     /// # Errors
-    /// If it is cut off, goes on, or says what makes no sense.
+    /// If it is cut off, has trailing bytes, or is inconsistent.
     pub fn parse(bytes: &[u8]) -> Result<Ticket, Error> {
         const WHAT: &str = "ticket";
         let mut rest = bytes;
@@ -270,7 +270,7 @@ impl Ticket {
     /// Its bytes.
     ///
     /// # Errors
-    /// If it says what makes no sense.
+    /// If it is inconsistent.
     pub fn emit(&self) -> Result<Vec<u8>, Error> {
         self.check()?;
         let mut bytes = MAGIC.to_vec();
@@ -343,7 +343,7 @@ pub struct Signed {
 
 impl Signed {
     /// # Errors
-    /// If a length does not fit, or the signature is no text.
+    /// If a length does not fit, or the signature is not text.
     pub fn parse(bytes: &[u8]) -> Result<Signed, Error> {
         const WHAT: &str = "signed ticket";
         let mut rest = bytes;
@@ -386,9 +386,9 @@ pub enum Kind {
     Present = 1,
     /// The source shows it to the destination.
     Offer = 2,
-    /// All is well: data may come.
+    /// Accepted: data may follow.
     Accepted = 3,
-    /// It is over; body: why.
+    /// The transfer is over; body: why.
     Refused = 4,
     /// The next bytes, or a JPEG; none: the source is still there.
     Data = 5,
@@ -396,7 +396,7 @@ pub enum Kind {
     End = 6,
     /// Bytes so far.
     Progress = 7,
-    /// All bytes are where they belong, durable on a disk; body: how many.
+    /// All bytes are in place, and durable on a disk; body: how many.
     Done = 8,
 }
 
@@ -425,7 +425,7 @@ pub struct Head {
 
 impl Head {
     /// # Errors
-    /// If it is no message, or its body has no such length.
+    /// If it is not a message, or its body cannot have this length.
     pub fn parse(bytes: [u8; HEAD_LEN]) -> Result<Head, Error> {
         let [number, a, b, c, d] = bytes;
         let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == number);

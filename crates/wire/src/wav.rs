@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Source: Multimedia Programming Interface and Data Specifications 1.0 (IBM, Microsoft, 1991), and
-//! WAVEFORMATEXTENSIBLE, whose subformat begins with the tag. A length that goes beyond the file, as programs write it
-//! that do not know how long the sound will be, means its end.
+//! WAVEFORMATEXTENSIBLE, whose subformat begins with the tag. A length beyond the end of the file, as written by
+//! programs that do not know how long the sound will be, means the end of the file.
 //!
 //! ```
 //! use lastmeter_wire::wav::{Format, header, parse};
@@ -22,7 +22,7 @@ use crate::error::{Error, split};
 
 /// Bytes of a header as [`header`] makes it.
 pub const HEADER_LEN: usize = 44;
-/// The most chunks that are looked through for samples.
+/// The most chunks that are searched for samples.
 pub const CHUNKS_MAX: usize = 64;
 /// Samples of a channel in a second: the fewest and the most.
 pub const RATES: std::ops::RangeInclusive<u32> = 1000..=192_000;
@@ -80,7 +80,7 @@ fn format(chunk: &[u8]) -> Result<Format, Error> {
 /// The format and the samples of a file.
 ///
 /// # Errors
-/// If it is none, or its samples are not of 16 bits.
+/// If it is not a WAV file, or its samples do not have 16 bits.
 pub fn parse(bytes: &[u8]) -> Result<(Format, Vec<i16>), Error> {
     let ([r, i, f, f2, _, _, _, _, kind @ ..], mut rest) = split::<12>(bytes, "WAV header")?;
     if [*r, *i, *f, *f2] != *b"RIFF" || kind != b"WAVE" {
@@ -114,7 +114,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Format, Vec<i16>), Error> {
     Err(wrong("WAV chunks before its samples", CHUNKS_MAX as u64))
 }
 
-/// The header of a file with so many bytes of samples.
+/// The header of a file with this many bytes of samples.
 pub fn header(format: Format, bytes: u32) -> [u8; HEADER_LEN] {
     let frame = format.channels * BITS / 8;
     let mut out = [0; HEADER_LEN];
@@ -141,9 +141,9 @@ mod tests {
     const STEREO: Format = Format { rate: 44_100, channels: 2 };
 
     #[test]
-    fn other_chunks_are_passed_over_and_lengths_of_pipes_mean_the_end() {
+    fn other_chunks_are_skipped_and_lengths_from_pipes_mean_the_end() {
         let whole = header(STEREO, u32::MAX);
-        // A remark of an odd length, with its padding.
+        // A comment of an odd length, with its padding.
         let remark = b"LIST\x03\0\0\0abc\0";
         let bytes = [&whole[..36], remark, &whole[36..], &[1, 0, 2, 0, 3, 0]].concat();
         assert_eq!(parse(&bytes), Ok((STEREO, vec![1, 2])), "the last frame is cut off");

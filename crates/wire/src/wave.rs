@@ -10,8 +10,8 @@
 //! 16  the piece's code
 //! ```
 //!
-//! A router needs the tag only, at a fixed place, and of it mostly the priority: 0 is what a picture cannot do
-//! without, 32 the finest detail.
+//! A router needs only the tag, at a fixed place, and mostly its priority: 0 is what a picture cannot do without,
+//! 32 the finest detail.
 //!
 //! There are 33 sub-bands: four levels of luma and three of each chroma, as luma has twice as many samples each
 //! way. The order of priority: the lowest band of luma and those of both chromas, so that no colour is ever wrong;
@@ -107,7 +107,7 @@ impl Band {
     /// The band of this priority.
     ///
     /// # Errors
-    /// If there are not so many.
+    /// If there are not that many.
     pub fn of_priority(priority: u8) -> Result<Band, Error> {
         let wrong = Error::Invalid { what: "Wave Video priority", found: priority.into() };
         Band::all().nth(priority.into()).ok_or(wrong)
@@ -122,7 +122,7 @@ impl Band {
         let coarser: u8 = LEVELS.iter().map(|levels| 3 * levels.saturating_sub(level)).sum();
         BASE + coarser + 3 * component as u8 + (orientation as u8 - 1)
     }
-    /// Its width and height, in a frame of so many units.
+    /// Its width and height, in a frame of this many units.
     pub fn size(self, width: u8, height: u8) -> (usize, usize) {
         let shift = self.level + u8::from(self.component != Component::Luma);
         let side = |units: u8| (usize::from(units) * usize::from(UNIT)) >> shift;
@@ -174,8 +174,8 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// # Errors
-    /// If the bytes end early, the band or priority does not exist, the rows are not in the band, or what is there
-    /// twice differs.
+    /// If the bytes end early, the band or priority does not exist, the rows are not in the band, or fields that
+    /// occur twice differ.
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Error> {
         let (head, code) = split::<HEADER_LEN>(bytes, "Wave Video header")?;
         let &[t0, t1, t2, t3, f0, f1, f2, f3, width, height, r0, r1, n0, n1, step, planes] = head;

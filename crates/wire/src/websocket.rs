@@ -1,4 +1,4 @@
-//! Frames of WebSocket (RFC 6455), as a server takes and sends them: binary messages, in pieces or whole.
+//! Frames of WebSocket (RFC 6455), as a server receives and sends them: binary messages, in pieces or whole.
 //!
 //! ```text
 //! final 1 bit | reserved 3 | opcode 4 | masked 1 bit | length 7, 7+16 or 7+64 | mask 4, from a client | data
@@ -24,17 +24,17 @@ pub const HEAD_MAX: usize = 14;
 /// The most data of a control frame.
 pub const CONTROL_MAX: usize = 125;
 
-/// What frames are.
+/// What a frame is.
 pub mod opcode {
-    /// More of the message before.
+    /// A continuation of the previous message.
     pub const CONTINUATION: u8 = 0;
     /// A message of bytes.
     pub const BINARY: u8 = 2;
-    /// The end.
+    /// Closes the connection.
     pub const CLOSE: u8 = 8;
-    /// To be answered.
+    /// A ping, to be answered.
     pub const PING: u8 = 9;
-    /// The answer.
+    /// The answer to a ping.
     pub const PONG: u8 = 10;
 }
 
@@ -45,7 +45,7 @@ pub struct Head {
     pub last: bool,
     /// One of [`opcode`].
     pub opcode: u8,
-    /// What a client has mixed its data with.
+    /// The mask that a client has applied to its data.
     pub mask: Option<[u8; 4]>,
     /// Bytes of data.
     pub len: u64,
@@ -114,16 +114,16 @@ impl Head {
     }
 }
 
-/// What a client says besides its data.
+/// What a client sends besides its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// It is to be answered with the same bytes.
     Ping(Vec<u8>),
-    /// It goes.
+    /// It closes the connection.
     Close,
 }
 
-/// What a client sends, frame by frame. Of a frame's data nothing is kept but those of a ping.
+/// What a client sends, frame by frame. Nothing is kept of a frame's data, except a ping's.
 #[derive(Debug, Default)]
 pub struct Incoming {
     head: Vec<u8>,
@@ -133,8 +133,8 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Takes bytes as they come, and appends the data in them, up to the first thing that is said besides; call it
-    /// again with nothing until it returns `None`.
+    /// Takes bytes as they come, and appends the data in them, up to the first [`Said`]; call it again with nothing
+    /// until it returns `None`.
     ///
     /// # Errors
     /// If a frame is not allowed, or not masked as those of a client must be.
@@ -209,7 +209,7 @@ mod tests {
             }
             prop_assert_eq!(Head::parse(&bytes), Ok(Some((head, bytes.len()))));
         }
-        /// However bytes are cut, the same data and the same pings come of them.
+        /// However the bytes are cut, they give the same data and the same pings.
         #[test]
         fn frames_are_taken_in_any_pieces(
             messages in proptest::collection::vec((any::<[u8; 4]>(), proptest::collection::vec(any::<u8>(), 0..300), any::<bool>()), 1..8),

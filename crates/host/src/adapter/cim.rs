@@ -7,8 +7,7 @@
 //! ```
 //!
 //! With a pipeline depth of 1, one message is in flight at a time; at depth 2 the host sends the next message
-//! before
-//! the last is done. The constants are those of Table 5.1 and are in `profiles/devices/cim.toml`.
+//! before the previous one is done. The constants are those of Table 5.1 and are in `profiles/devices/cim.toml`.
 //!
 //! Source: Indiresan, "Exploring quality-of-service issues in network interface design", University
 //! of Michigan, 1997, §5.1.3 and §5.2.2, Eqs 5.1 to 5.6 and Table 5.1.

@@ -1,4 +1,4 @@
-//! When an adapter interrupts: after so many packets, or so long after the first of them (E-54, E-60, E-97).
+//! When an adapter interrupts: after a number of packets, or some time after the first of them (E-54, E-60, E-97).
 //!
 //! ```text
 //! packets done   | |  |             interrupt after `coalescing` of them, or after `coalescing-time`

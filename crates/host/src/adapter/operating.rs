@@ -69,7 +69,7 @@ impl Point {
 pub struct Choice {
     /// Length, depth, and what they bring.
     pub point: Point,
-    /// Whether the longest packet or the deepest pipeline was chosen that was tried.
+    /// Whether it is the longest packet or the deepest pipeline that was tried.
     pub at_edge: bool,
 }
 
@@ -80,7 +80,7 @@ pub fn choose(tried: &[Point]) -> Option<Choice> {
     let flat = FLAT * alone.first()?.latency;
     let len = alone.iter().take_while(|point| point.latency <= flat).last()?.len;
     let mut depths: Vec<&Point> = tried.iter().filter(|point| point.len == len).collect();
-    // Of equal ones the least, which is better for whatever is urgent.
+    // Of equal ones the smallest, which is better for urgent packets.
     depths.sort_by_key(|point| std::cmp::Reverse(point.depth));
     let point = **depths.iter().max_by(|a, b| a.power().total_cmp(&b.power()))?;
     let longest = alone.last().map(|point| point.len) == Some(len);
@@ -88,7 +88,7 @@ pub fn choose(tried: &[Point]) -> Option<Choice> {
     Some(Choice { point, at_edge })
 }
 
-/// What the model of an adapter does with so many packets. Panics as [`run`] does.
+/// What the model of an adapter does with this many packets. Panics as [`run`] does.
 pub fn modelled(
     card: &Description,
     (len, depth): (Bytes, u64),
@@ -101,7 +101,7 @@ pub fn modelled(
     Point { len, depth, throughput, latency: outcome.latency.mean() }
 }
 
-/// All lengths with all depths that there are by default.
+/// All default lengths with all default depths.
 pub fn grid() -> impl Iterator<Item = (Bytes, u64)> {
     LENGTHS.into_iter().flat_map(|len| DEPTHS.map(|depth| (len, depth)))
 }
@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn e_28_the_choice_follows_the_adapter() {
-        // What does one thing at a time has nothing to do for a second packet.
+        // An adapter that does one thing at a time gains nothing from a second packet.
         let mut card = cim();
         card.queueing.stages = 1;
         assert_eq!(chosen(&card, Variation::None), (2048, 1, false));
-        // Without fixed costs no packet but the shortest has the shortest one's latency.
+        // Without fixed costs, no other packet has the latency of the shortest.
         let mut card = Description::plain("bytes alone");
         card.network.rate = Some(lastmeter_base::Rate::from_mbit(1));
         assert_eq!(chosen(&card, Variation::None).0, 44);

@@ -98,7 +98,7 @@ fn sections(card: &Description) -> [(&'static str, Vec<String>); 5] {
     ]
 }
 
-/// So many of something.
+/// This many of something.
 fn count(number: u64, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")

@@ -124,7 +124,7 @@ impl Receiver {
         self.announced.front().map(|frame| frame.len)
     }
 
-    /// The host has buffers for the announced frame, to be filled with so many bytes each.
+    /// The host has buffers for the announced frame, to be filled with this many bytes each.
     ///
     /// Panics if no frame is announced.
     pub fn place(&mut self, now: Time, parts: &[Bytes]) {
@@ -158,7 +158,7 @@ impl Receiver {
     }
 
     /// Handles everything due by `now`. Buffers for a frame that is announced meanwhile come from the next
-    /// [`Receiver::place`], so whoever has them calls this for each event by itself.
+    /// [`Receiver::place`], so their owner calls this for each event separately.
     pub fn advance(&mut self, now: Time) {
         while let Some(due) = self.ready_at().filter(|&due| due <= now) {
             if self.moving.as_ref().is_some_and(|moving| moving.due == due) {

@@ -2,7 +2,7 @@
 
 use lastmeter_base::{Bytes, Duration, Rate, Time};
 
-/// Bytes of a sector.
+/// Bytes in a sector.
 pub const SECTOR: Bytes = Bytes(512);
 
 /// Where sectors are, and how long they take to pass the heads.
@@ -10,11 +10,11 @@ pub const SECTOR: Bytes = Bytes(512);
 pub struct Geometry {
     /// Cylinders, the outermost first.
     pub cylinders: u64,
-    /// Tracks of a cylinder.
+    /// Tracks per cylinder.
     pub heads: u64,
-    /// Sectors of a track in each zone, the outermost first; zones have as many cylinders each.
+    /// Sectors per track in each zone, the outermost first; all zones have the same number of cylinders.
     pub sectors: Vec<u64>,
-    /// Time of a turn.
+    /// Time of a rotation.
     pub turn: Duration,
     /// Time from the end of a track to the beginning of the next, which is that far around the platter.
     pub switch: Duration,
@@ -92,7 +92,7 @@ pub struct Seek {
     pub near: Duration,
     /// b.
     pub root: Duration,
-    /// The distance from which on the arm coasts.
+    /// The distance from which the arm coasts.
     pub far: u64,
     /// c.
     pub long: Duration,
@@ -144,13 +144,13 @@ struct Ahead {
 /// A read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// When its data are with the host.
+    /// When its data have reached the host.
     pub done: Time,
     /// Whether the cache had it, or was about to.
     pub hit: bool,
-    /// What the arm took.
+    /// The arm's time: the seek.
     pub seek: Duration,
-    /// What the platter took until the first sector came.
+    /// The platter's time until the first sector came: the rotational delay.
     pub turning: Duration,
 }
 
@@ -305,7 +305,7 @@ mod tests {
         let mut disk = Disk::new(options);
         let first = disk.read(Time::START, 0, 10);
         let second = disk.read(first.done, 10, 10);
-        // The controller's time misses the sector, and a turn is lost.
+        // During the controller's time the head misses the sector, and a turn is lost.
         let lost = (second.done - first.done).as_ps() as f64 / ms(10).as_ps() as f64;
         assert!((lost - 7.0 / 6.0).abs() < 0.02, "{lost} turns");
     }

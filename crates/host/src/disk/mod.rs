@@ -1,4 +1,4 @@
-//! A disk with zones in the path of what is read from it.
+//! A zoned disk in the path of the data read from it.
 //!
 //! ```text
 //! host with the files --block--> [ waiting ] --> arm, platter, cache --> network      commands pass unhindered
@@ -7,9 +7,9 @@
 //! | Parameter    | Unit      | Default   | Meaning                                                        |
 //! |--------------|-----------|-----------|----------------------------------------------------------------|
 //! | `cylinders`  | cylinders | 1962      | the outermost first                                            |
-//! | `heads`      | tracks    | 19        | tracks of a cylinder                                           |
-//! | `sectors`    | sectors   | 108 90 72 | of a track in each zone, the outermost first                   |
-//! | `turn`       | time      | 14.99 ms  | time of a turn                                                 |
+//! | `heads`      | tracks    | 19        | tracks per cylinder                                            |
+//! | `sectors`    | sectors   | 108 90 72 | per track in each zone, the outermost first                    |
+//! | `turn`       | time      | 14.99 ms  | time of a rotation                                             |
 //! | `switch`     | time      | 1 ms      | from the end of a track to the next, which is that far around  |
 //! | `near`, `root` | time    | 3.24 ms, 400 us | an arm's way over d cylinders: near + root x sqrt(d)     |
 //! | `far`        | cylinders | 383       | from this distance on: `long` + `cylinder` x d                 |
@@ -21,9 +21,9 @@
 //! | `from`, `to` | 1         | 0, 1      | the part of the disk that is read, by capacity, outermost first |
 //! | `depth`      | reads     | 64        | reads that wait; more are dropped                              |
 //!
-//! Each packet from the first neighbour, the host that has the files, is a read of as many bytes; what comes from the
-//! second neighbour passes. Reads are served in their order. The platter turns all the time: a sector that has just
-//! passed comes again after a turn. With a cache, reading goes on behind each read until the cache is full.
+//! Each packet from the first neighbour, the host that has the files, is a read of as many bytes; packets from the
+//! second neighbour pass through. Reads are served in order. The platter never stops: a sector that has just passed
+//! comes again after a turn. With a cache, the disk reads ahead after each read until the cache is full.
 //!
 //! Source: arm, turn, controller and bus: Ruemmler & Wilkes, IEEE Computer 27(3), 1994 (HP 97560). That disk has one
 //! zone of 72 sectors; the others are our assumption, for what Netstation's authors saw on disks of 1996: outer zones
@@ -50,11 +50,10 @@ pub const PAGE: &Page = &Page {
     params: &[
         Param::or("cylinders", ParamKind::Integer { min: 1, max: 1 << 24 }, "1962")
             .is("cylinders, the outermost first"),
-        Param::or("heads", ParamKind::Integer { min: 1, max: 255 }, "19")
-            .is("tracks of a cylinder"),
+        Param::or("heads", ParamKind::Integer { min: 1, max: 255 }, "19").is("tracks per cylinder"),
         Param::or("sectors", ParamKind::Integers { min: 1, max: 1 << 16 }, "[108, 90, 72]")
-            .is("sectors of a track in each zone, the outermost first"),
-        Param::or("turn", ParamKind::Time, "14.99 ms").is("time of a turn"),
+            .is("sectors per track in each zone, the outermost first"),
+        Param::or("turn", ParamKind::Time, "14.99 ms").is("time of a rotation"),
         Param::or("switch", ParamKind::Time, "1 ms")
             .is("from the end of a track to the beginning of the next"),
         Param::or("near", ParamKind::Time, "3.24 ms")
@@ -75,7 +74,7 @@ pub const PAGE: &Page = &Page {
         Param::or("depth", ParamKind::COUNT, "64").is("reads that wait; more are dropped"),
     ],
     source: "Ruemmler & Wilkes, IEEE Computer 27(3), 1994; zones: our assumption",
-    deviations: &["Writes are not modelled.", "Reads are served in their order."],
+    deviations: &["Writes are not modelled.", "Reads are served in order of arrival."],
     counters: &[
         ("reads", "blocks read"),
         ("hits", "blocks that were in the cache, or about to be"),
@@ -170,7 +169,7 @@ impl Blocks {
         let first = at(from).min(capacity - 1);
         Blocks { first, sectors: (at(to) - first).max(1), next: 0, random }
     }
-    /// The first sector of a block of so many, and how many of them there are.
+    /// The first sector of a block of this many, and how many it has.
     fn take(&mut self, sectors: u64) -> (u64, u64) {
         let sectors = sectors.clamp(1, self.sectors);
         let room = self.sectors - sectors + 1;

@@ -45,7 +45,7 @@ pub struct Passing {
 }
 
 impl Passing {
-    /// Packets of a class, with the time of a cell and a FIFO of so many.
+    /// Packets of a class, with the time of a cell and a FIFO of this many cells.
     pub fn new(class: u8, cell: Duration, fifo: u64, stage: StageId) -> Passing {
         Passing { class, cell, fifo, stage, free_at: Time::START, passed: 0 }
     }

@@ -12,7 +12,7 @@
 //!
 //! [`Nid`] routes circuits between its ports by tables that control cells write, and loads modules into the
 //! regions of the RAD while all others keep running (D-15, D-16). [`Fpx`] is the part that takes time. Every packet
-//! goes where the table of the port that it arrives at says. In FIPL's region it lies in the SDRAM while it waits for
+//! goes where the table of its port of arrival says. In FIPL's region it lies in the SDRAM while it waits for
 //! lookup engines ([`crate::lookup_engines`]) and continues when its next hop is known. What filters say of its class
 //! is a word of the SRAM: packets of a class other than 0 go to the processor on a circuit of their own, which does no
 //! lookup for them (D-14, D-94), and come back on another (D-127).
@@ -57,7 +57,7 @@ pub const BACK: u16 = 52;
 pub const ONWARDS: u16 = 40;
 /// The region in which FIPL is loaded.
 const FIPL: usize = 0;
-/// Circuits of packets are looked up so often at most before they leave.
+/// Limit on lookups of a packet's circuit before it leaves.
 const PASSES_MAX: u32 = 4;
 
 /// The ports of the NID's switch.

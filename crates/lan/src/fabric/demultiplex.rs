@@ -1,12 +1,12 @@
-//! What the number of a circuit saves: a port knows by it what to do with a packet, where it would have to look at the
-//! header otherwise (D-19).
+//! What a circuit number saves: it tells a port what to do with a packet, where it would otherwise have to look at the
+//! header (D-19).
 //!
 //! | way | what is read | what is done |
 //! |---|---|---|
 //! | by label | two bytes of the circuit | a comparison and a subtraction: [`super::vc::arrival`] |
 //! | by header | IPv4 and UDP | parse, match 100 filters, look the address up among 16,564 routes |
 //!
-//! The second is what the port that a packet came in by does once (Kuhns et al., §3.1, §4.1), with as many routes as
+//! The second is what a packet's input port does once (Kuhns et al., §3.1, §4.1), with as many routes as
 //! the document's table. Both ways give the same answer for every packet.
 
 use super::vc::{Arrival, arrival};
@@ -37,7 +37,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "fabric/by-label",
         unit: "packets",
-        what: "tells packets of 8 ports apart by the number of their circuit",
+        what: "tells packets of 8 ports apart by their circuit numbers",
         prepare: |quick| {
             let input = Input::new(quick);
             Box::new(move || input.work(input.by_label()))
@@ -131,7 +131,7 @@ impl Input {
     }
 }
 
-/// The fields that filters look at; zeros where a packet is none.
+/// The fields that filters look at; zeros if a packet has none.
 fn header(bytes: &[u8]) -> Header {
     let none = Header { dst: 0, src: 0, dst_port: 0, src_port: 0, protocol: 0, interface: 0 };
     let Ok(packet) = ipv4::Packet::parse(bytes) else { return none };

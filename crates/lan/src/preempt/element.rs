@@ -30,7 +30,7 @@ pub const PAGE: &Page = &Page {
         Param::or("payload", ParamKind::PACKET, "1500 B").is("packets: most data per packet"),
         Param::or("header", ParamKind::Size { min: 0, max: 1024 }, "11 B")
             .is("whole, packets: header and gap of each fragment"),
-        Param::or("units", ParamKind::COUNT, "10000").is("queue, at most"),
+        Param::or("units", ParamKind::COUNT, "10000").is("limit on units held"),
     ],
     source: "The Aurora final report, MIT part, §2.5, §3.7; Lefelhocz, MIT/LCS/TR-621, 1994",
     deviations: &["Each packet is a unit; its class is its priority; higher is more urgent."],

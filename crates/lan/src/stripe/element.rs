@@ -8,7 +8,7 @@
 //!
 //! Skew is the time for which a unit that has arrived waits for others: stage `order`.
 //!
-//! Who takes part says whose processors split and merge, and what passes for one channel: the network's nodes,
+//! Who takes part sets whose processors split and merge, and what looks like one channel: the network's nodes,
 //! unseen by the hosts; the hosts, over channels that know nothing of each other; or both, where each of the
 //! hosts' stripes is striped again within the network, with markers of its own.
 
@@ -126,7 +126,7 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
 /// Where it is split, by who takes part.
 ///
 /// # Errors
-/// If hosts should take part, and one of its two neighbours is none.
+/// If hosts should take part, and one of its two neighbours is not a host.
 fn topology(values: &Values, site: &Site<'_>) -> Result<Topology, String> {
     let topology = match values.get::<String>("takes-part").as_str() {
         "hosts" => Topology::EndToEnd,

@@ -47,7 +47,7 @@ pub struct Edge<T> {
 }
 
 impl<T: Clone> Edge<T> {
-    /// An edge to receivers that grant so many cells at first; `None`: without back-pressure.
+    /// An edge to receivers that first grant this many cells; `None`: without back-pressure.
     pub fn new(first: Option<u64>) -> Edge<T> {
         Edge { waiting: BTreeMap::new(), turn: BTreeMap::new(), first, credits: BTreeMap::new() }
     }
@@ -57,7 +57,7 @@ impl<T: Clone> Edge<T> {
             self.waiting.entry((class, to)).or_default().push_back(item.clone());
         }
     }
-    /// A receiver grants so many cells more.
+    /// A receiver grants this many more cells.
     pub fn credit(&mut self, receiver: usize, cells: u64) {
         if let Some(first) = self.first {
             *self.credits.entry(receiver).or_insert(first) += cells;

@@ -301,7 +301,7 @@ mod tests {
             prop_assert_eq!(halves[1].from_wire(cell), Fate::Taken);
             for (side, signal, mut bytes, op) in cells {
                 (bytes[0], bytes[1]) = (op, bytes[1] % 6);
-                // An attacker aims at the entry of somebody else, with a token of his own.
+                // An attacker aims at somebody else's entry, with a token of its own.
                 bytes[4..12].copy_from_slice(&[0, 0, 0, 9, 0, 40, 0, 9]);
                 for at in [13, 14, 15, 21, 22, 23, 29, 30, 31, 37, 38, 39, 45, 46, 47] {
                     bytes[at] = 0;

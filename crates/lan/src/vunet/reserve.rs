@@ -5,10 +5,10 @@
 //!      <-------- [ label  ] <-------- [ label  ] <-------- reserved
 //! ```
 //!
-//! On the way out, each link gives a channel of its own to what will come back; on the way back, one to what will go
-//! ahead, and tells it to the hop before (an explicit route with labels in both directions: RFC 3209, RFC 3473). The
-//! host may send data when the answer is there: after a round trip, in which every link has worked twice. An
-//! application that writes the tables itself ([`super::connection`]) sends data behind its control cells at once.
+//! On the way out, each link allocates a channel for the data that will come back; on the way back, one for the data
+//! that will go out, and tells the previous hop (an explicit route with labels in both directions: RFC 3209, RFC
+//! 3473). The host may send data once it has the answer: after a round trip, in which every link has worked twice. An
+//! application that writes the tables itself ([`super::connection`]) sends data right behind its control cells.
 //!
 //! | missing, compared with RSVP | why |
 //! |---|---|
@@ -56,8 +56,8 @@ pub fn request(
     cell_of(&Message { op, token, at: 0, label, ports }, route.first)
 }
 
-/// A peer's answer to a request, which wants to receive data on the channel `label`; with the channel and the port
-/// on which it sends. `None` for everything else.
+/// The answer to a request of a peer that wants to receive data on the channel `label`, with the channel and the
+/// port on which it sends. `None` for everything else.
 pub fn reply(cell: &VunetCell, label: u16) -> Option<(VunetCell, (u16, u8))> {
     let path = message_in(cell).filter(|message| message.op == Op::Path)?;
     let &(_, port) = path.ports.last().filter(|_| usize::from(path.at) == path.links())?;
@@ -140,7 +140,7 @@ mod tests {
     use super::super::vci::Block;
     use super::*;
 
-    /// The last channels that there are.
+    /// The last available channels.
     const LABELS: Block = Block { first: 65_528, count: 8 };
 
     fn reserving(switches: usize) -> (Site, Route) {

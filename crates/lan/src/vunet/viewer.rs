@@ -203,7 +203,7 @@ pub struct Viewer {
 pub struct Wants {
     /// Cells to send now, each of which ends a request for a frame or does not.
     pub cells: Vec<(VunetCell, bool)>,
-    /// When timers expire that are set, or set anew: request, verify, timeout.
+    /// When the timers that were set or restarted expire: request, verify, timeout.
     pub timers: [Option<Time>; TIMERS],
     /// Whole frames, of a viewer that keeps them.
     pub pictures: Vec<Picture>,

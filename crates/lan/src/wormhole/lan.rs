@@ -73,7 +73,7 @@ struct Worm {
     freed: usize,
     /// Whether it waits for channel `heads.len()`.
     blocked: bool,
-    /// Whether it waits for the worm in front of it in the same switch to go on.
+    /// Whether it waits for the worm in front of it in the same switch to proceed.
     behind: bool,
 }
 
@@ -134,7 +134,7 @@ pub struct Lan {
     /// Worms waiting at each host's interface: destination, length, number, time of offer.
     queues: Vec<VecDeque<(usize, Bytes, u64, Time)>>,
     queued: u64,
-    /// Hosts that accept nothing any more: the last byte never leaves the switch.
+    /// Hosts that no longer accept anything: the last byte never leaves the switch.
     dead: BTreeSet<usize>,
     deadlock: Option<Vec<u64>>,
     resets: u64,
@@ -183,7 +183,7 @@ impl Lan {
         Ok(())
     }
 
-    /// A host accepts nothing any more, like one that is switched off but still connected (N-52).
+    /// A host no longer accepts anything, like one that is switched off but still connected (N-52).
     pub fn kill(&mut self, host: usize) {
         self.dead.insert(host);
     }

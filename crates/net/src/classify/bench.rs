@@ -97,7 +97,7 @@ fn updates(kind: &Kind, quick: bool) -> Rounds {
     Box::new(move || {
         let mut hash = 0_u64;
         for step in 0..UPDATES / 2 {
-            // A stride that shares no factor with the count visits every rule.
+            // A stride coprime to the count visits every rule.
             let at = step * 7_919 % rules.len();
             let rule = general.remove(ids[at]).expect("it was installed");
             hash = hash.wrapping_add(u64::from(rule.priority) + 1);

@@ -1,17 +1,17 @@
 //! Sets of rules as bitmaps, in blocks: the rules that a value of one field may match.
 //!
 //! A row belongs to a class of values (those of one field that no rule distinguishes). It says in which
-//! blocks it has bits, and stores only these blocks, side by side. While there are few blocks it stores them
-//! all, so that they are found without counting. Rules that match any value of the field are in no row, but in the
+//! blocks it has bits, and stores only these blocks, side by side. While there are few blocks, it stores
+//! them all, so that they are found without counting. Rules that match any value of the field are in no row, but in the
 //! field's common blocks.
 
-/// Words of 64 rules in a block.
+/// Words, of 64 rules each, in a block.
 pub(super) const WORDS: usize = 4;
 /// Rules in a block.
 pub(super) const BLOCK: usize = 64 * WORDS;
 /// Blocks: a summary is one word.
 pub(super) const BLOCKS_MAX: usize = 64;
-/// So many blocks are few.
+/// This many blocks are few.
 pub(super) const FEW: usize = 4;
 
 /// The rules of a block, within one cache line.
@@ -23,7 +23,7 @@ impl Block {
     pub(super) const EMPTY: Block = Block([0; WORDS]);
     pub(super) const FULL: Block = Block([u64::MAX; WORDS]);
 
-    /// Those of its rules that are in either of two others.
+    /// Those of its rules that are in either of two other blocks.
     #[inline(always)]
     pub(super) fn and_either(self, Block(one): &Block, Block(other): &Block) -> Block {
         let [a, b, c, d] = self.0;
@@ -62,7 +62,7 @@ pub(super) fn get(block: &Block, at: usize) -> bool {
     block.0[at / 64] >> (at % 64) & 1 != 0
 }
 
-/// Which blocks a class of values has bits in, and where they are kept.
+/// In which blocks a class of values has bits, and where they are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Row {
     pub(super) summary: u64,
@@ -75,7 +75,7 @@ pub(super) struct Row {
 #[derive(Debug)]
 pub(super) struct Store {
     blocks: Vec<Block>,
-    /// Whether every row that has a block has all of the first [`FEW`]; there are no others.
+    /// Whether every row with a block has all of the first [`FEW`], and there are no other blocks.
     pub(super) whole: bool,
     /// Free runs by length.
     free: Vec<Vec<u32>>,
@@ -108,7 +108,7 @@ impl Store {
             (false, _) => summary.count_ones() as usize,
         }
     }
-    /// Stores a row's own blocks only; all rows must be so before the next change.
+    /// Keeps only a row's own blocks; this must be done for all rows before the next change.
     pub(super) fn pack(&mut self, row: &mut Row) {
         let old = *row;
         let len = old.summary.count_ones() as usize;
@@ -174,7 +174,7 @@ impl Store {
         if summary != row.summary {
             *row = self.reshape(*row, summary);
         }
-        // Without any block it has nothing of its own.
+        // Without a block, the row has nothing of its own.
         if summary >> block & 1 != 0 || self.whole && summary != 0 {
             let at = self.place(*row, block);
             self.blocks[at] = bits;

@@ -41,7 +41,7 @@ impl<A: Address> Addresses<A> {
             each(at, self.rows[usize::from(number)]);
         }
     }
-    /// The prefixes within one, including itself: those whose rows have its rules.
+    /// The prefixes within one, including itself: their rows have its rules.
     fn within(&self, prefix: Prefix<A>) -> impl Iterator<Item = (Prefix<A>, u16)> + use<'_, A> {
         let all = self.prefixes.range(prefix..);
         let inside = all.take_while(move |(inner, _)| inner.key() <= prefix.last());
@@ -71,7 +71,7 @@ impl<A: Address> Addresses<A> {
         let rows: Vec<u16> = self.within(prefix).map(|(_, row)| row).collect();
         rows.into_iter().for_each(|row| store.set(&mut self.rows[usize::from(row)], slot, others));
     }
-    /// The row of the longest prefix that contains one; 0 if there is none.
+    /// The row of the longest prefix that contains this one; 0 if there is none.
     fn around(&self, prefix: Prefix<A>) -> u16 {
         let shorter = (0..prefix.len()).rev().filter_map(|len| Prefix::new(prefix.key(), len));
         let rows = shorter.filter_map(|shorter| self.prefixes.get(&shorter));
@@ -101,10 +101,10 @@ impl<A: Address> Addresses<A> {
     }
 }
 
-/// A port: all ports between two adjacent ends of ranges share a row.
+/// A port: all ports between two adjacent range ends share a row.
 #[derive(Debug)]
 pub(super) struct Ports {
-    /// The row's number of each port.
+    /// The row number of each port.
     numbers: Vec<u16>,
     pub(super) rows: Vec<Row>,
     /// Where each run of ports with the same row begins.
@@ -145,7 +145,7 @@ impl Ports {
             store.set(&mut self.rows[usize::from(number)], slot, &Block::EMPTY);
         }
     }
-    /// The runs are kept: there are at most as many as ports.
+    /// The runs are kept: there are no more than there are ports.
     pub(super) fn remove(&mut self, store: &mut Store, ports: &RangeInclusive<u16>, slot: Slot) {
         for (_, &number) in self.starts.range(ports.clone()) {
             store.clear(&mut self.rows[usize::from(number)], slot, &Block::EMPTY);

@@ -1,7 +1,7 @@
 //! Exact match: flows with a reservation or a pinned route (D-38).
 //!
-//! A hash table with open addressing, at most half full; removal leaves no tombstone. The hash is seeded, so
-//! that senders of packets cannot choose the slots of their flows.
+//! A hash table with open addressing, at most half full; removal leaves no tombstone. The hash is
+//! seeded, so that senders cannot choose the slots of their flows.
 
 use super::rule::{Header, Verdict};
 use lastmeter_base::Stream;

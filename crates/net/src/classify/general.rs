@@ -10,17 +10,17 @@
 //! ```
 //!
 //! Rules are kept in blocks by priority; a full block is split. Each field's value has a row of bits, one
-//! for each rule that it may match, with a summary of the blocks that have any. A search finds the six rows, intersects
-//! the summaries, and then examines the remaining blocks. An update touches only the rows of its rule.
+//! for each rule that it may match, and a summary of the blocks with any bits. A search finds the six rows,
+//! intersects the summaries, and examines the blocks that remain. An update touches only the rows of its rule.
 //!
 //! | Limit | Value  | Meaning                                           |
 //! |-------|--------|---------------------------------------------------|
 //! | rules | 16,384 | 64 blocks of 256, all full if rules come in order |
 //!
 //! **Where the nanoseconds go** (21 November 2026, 2-core AMD EPYC VM beside other work, by samples of `perf
-//! record`; the machine has no counters of cache misses): of the 30 ns or so that a packet takes with 1,000 rules
-//! of an IP chain, the tries of both addresses take about a quarter, the rows a sixth, the blocks (1.2 to 1.5 of them
-//! are examined) a quarter; the rest selects the rule and the packets that continue. No packet waits for
+//! record`; the machine has no cache-miss counters): of the 30 ns or so that a packet takes with 1,000 rules of
+//! an IP chain, the two address tries take about a quarter, the rows a sixth, and the blocks (1.2 to 1.5 are
+//! examined) a quarter; the rest goes into selecting the rule and the packets that continue. No packet waits for
 //! another's load: each load is a loop over all packets.
 //!
 //! Source: Lakshman and Stiliadis, SIGCOMM 1998 (bit vectors); Baboescu and Varghese, SIGCOMM 2001
@@ -88,7 +88,7 @@ const DST: usize = 0;
 const SRC: usize = 1;
 const DST_PORT: usize = 2;
 const PROTOCOL: usize = 3;
-// The last ones are not looked at while no rule names them.
+// The last two are not looked at while no rule names them.
 const SRC_PORT: usize = 4;
 const INTERFACE: usize = 5;
 
@@ -105,17 +105,17 @@ pub struct General<A = u32> {
     src_ports: Ports,
     protocols: Vec<Row>,
     interfaces: Vec<Row>,
-    /// How many rules name an interface, and source ports.
+    /// How many rules name an interface, and how many source ports.
     interfaced: usize,
     ported: usize,
-    /// For each block and field, the rules that match any value, and which blocks have any.
+    /// For each block and field, the rules that match any value; and which blocks have such rules.
     any: Vec<[Block; FIELDS]>,
     any_summary: [u64; FIELDS],
     /// The blocks with rules that match any address at both ends.
     anywhere: u64,
     /// For each slot, its rule's priority and number: the lowest wins.
     keys: Vec<u64>,
-    /// For each slot, what is found there.
+    /// For each slot, the match to return.
     matches: Vec<Match>,
     used: Vec<Block>,
     /// The least key of each block's band, and the block, in order.
@@ -326,7 +326,7 @@ impl<A: Address> General<A> {
         self.reorder();
         Ok(self.place(if key >= least { new } else { block }, key))
     }
-    /// From now on rows store only blocks in which they have bits.
+    /// From now on, rows store only the blocks in which they have bits.
     fn pack(&mut self) {
         if !std::mem::take(&mut self.store.whole) {
             return;

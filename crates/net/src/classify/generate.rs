@@ -14,15 +14,15 @@ use std::ops::RangeInclusive;
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// Rules that match any source, any destination.
+    /// Rules that match any source; any destination.
     pub any: [f64; 2],
-    /// Of the others, those with a single source, a single destination.
+    /// Of the others, those with a single source; a single destination.
     pub host: [f64; 2],
-    /// Rules with one source port, one destination port.
+    /// Rules with one source port; one destination port.
     pub port: [f64; 2],
-    /// Rules with a range of source ports, of destination ports.
+    /// Rules with a range of source ports; of destination ports.
     pub range: [f64; 2],
-    /// Rules for TCP, for UDP; the others match any protocol.
+    /// Rules for TCP; for UDP; the others match any protocol.
     pub protocol: [f64; 2],
     /// Number of networks that the addresses come from, per thousand rules.
     pub networks: u32,
@@ -71,7 +71,7 @@ const PORTS: [u16; 20] = [
 const RANGES: [RangeInclusive<u16>; 6] =
     [1024..=65535, 0..=1023, 137..=139, 6000..=6063, 5000..=5100, 20..=21];
 
-/// This number of different rules, the first with the highest priority.
+/// `count` different rules, the first with the highest priority.
 pub fn rules(kind: &Kind, count: u32, seed: u64) -> Vec<Rule> {
     let mut random = Stream::new(seed, kind.name);
     let networks = (u64::from(kind.networks) * u64::from(count)).div_ceil(1000).max(1);

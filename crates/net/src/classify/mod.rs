@@ -4,9 +4,9 @@
 //! header --> flows (exact) --> general match --> longest prefix of 104 bits --> permit
 //! ```
 //!
-//! The first match applies: a flow with a reservation or a pinned route first, then the
-//! general-match rule of the highest priority, then the longest filter over the concatenated fields; a packet
-//! without a match is permitted. A classifier belongs to one interface (D-37), or is given the
+//! The first match applies: a flow with a reservation or a pinned route, then the general-match rule with the
+//! highest priority, then the longest filter over the concatenated fields; a packet without a match is
+//! permitted. A classifier belongs to one interface (D-37), or is given the
 //! interface in each header; its owner changes it between batches.
 //!
 //! Source: WUCS description of the router, §3.3. The order of the three is our choice: the text describes
@@ -78,7 +78,7 @@ impl Classifier {
         self.classify_batch(std::slice::from_ref(header), &mut verdicts);
         verdicts[0]
     }
-    /// The verdicts for many packets of IPv6, for which there are general rules only. Panics if `verdicts` is not as
+    /// The verdicts for many IPv6 packets, for which there are only general rules. Panics if `verdicts` is not as
     /// long as `headers`.
     pub fn classify_batch_v6(&self, headers: &[Header<u128>], verdicts: &mut [Verdict]) {
         assert_eq!(headers.len(), verdicts.len(), "a place for each packet's verdict");

@@ -1,7 +1,7 @@
 //! Routes from several protocols, and the selection among them (D-42).
 //!
-//! The longest prefix wins; among routes for one prefix the lowest cost, and at equal
-//! cost the lowest source. A rule's next hop takes precedence over the table's: that is policy routing.
+//! The longest prefix wins; among routes for one prefix, the lowest cost; at equal
+//! cost, the lowest source. A rule's next hop takes precedence over the table's: that is policy routing.
 //!
 //! ```
 //! use lastmeter_net::classify::{Routing, Verdict};

@@ -12,7 +12,7 @@ pub trait Address: Key {
     fn of(address: IpAddr) -> Option<Self>;
     /// The same address.
     fn ip(self) -> IpAddr;
-    /// Its bits from bit `depth` on, eight of them.
+    /// Eight of its bits, from bit `depth` on.
     fn byte(self, depth: u32) -> usize;
 }
 
@@ -42,7 +42,7 @@ impl Address for u128 {
     }
 }
 
-/// The fields of a packet that rules examine; IPv4, or with addresses of 128 bits IPv6.
+/// The fields of a packet that rules examine: IPv4 or, with 128-bit addresses, IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Header<A = u32> {
     /// IP destination address.
@@ -188,7 +188,7 @@ impl Verdict {
 pub struct Rule<A = u32> {
     /// Which packets.
     pub filter: Filter<A>,
-    /// Of all matching rules the lowest number wins; of equal ones the one installed first.
+    /// Of all matching rules, the lowest number wins; of equal ones, the first installed.
     pub priority: u32,
     /// What happens to them.
     pub verdict: Verdict,

@@ -5,7 +5,7 @@
 //! @10.0.0.0/8 192.0.2.1/32 0 : 65535 80 : 80 0x06/0xFF
 //! ```
 //!
-//! Addresses may be those of IPv6, too, both of a rule of the same family. Earlier rules have higher priority. A
+//! Addresses may also be IPv6, but both of a rule must be of one family. Earlier rules have higher priority. A
 //! protocol's mask is 0xFF, or 0x00 for any; flags are
 //! ignored. A file is read whole or not at all.
 //!
@@ -26,7 +26,7 @@ use std::ops::RangeInclusive;
 
 /// Limit on the rules of a file.
 pub const RULES_MAX: usize = 1 << 20;
-/// Limit on the part of a wrong word that an error repeats.
+/// Limit on how much of a wrong word an error quotes.
 const QUOTED_MAX: usize = 60;
 
 /// Why a text is not a valid set of rules, and where.
@@ -62,13 +62,13 @@ impl Either {
     }
 }
 
-/// Reads the filters of rules of IPv4, the first with the highest priority.
+/// Reads the filters of IPv4 rules, the first with the highest priority.
 ///
 /// # Errors
 /// At the first line that is wrong.
 pub fn parse(text: &str) -> Result<Vec<Filter>, Error> {
     parsed(text, |text| {
-        filter(text)?.v4().ok_or_else(|| "addresses of IPv6: only IPv4 can be told here".to_owned())
+        filter(text)?.v4().ok_or_else(|| "IPv6 addresses: only IPv4 is possible here".to_owned())
     })
 }
 

@@ -4,10 +4,10 @@
 //! root  65,536 slots --> node of 256 --> node of 256 ...     slot: row, or (top bit set) the next node
 //! ```
 //!
-//! A slot without a node has the row of the longest prefix, also of those that end nearer to the root. An address of
-//! IPv4 takes three loads at most whatever the prefixes, and those of many addresses overlap: this suits a
+//! A slot without a node has the row of the longest prefix, even one that ends nearer to the root. An IPv4
+//! address takes at most three loads, whatever the prefixes, and those of many addresses overlap: this suits a
 //! classifier, most of whose addresses are hosts. Slots have 16 bits: there are no more than 16,384 rules. With Tree
-//! Bitmaps, which need less memory, the two addresses of a packet took 24 ns of 51 with 1,000 rules.
+//! Bitmaps, which need less memory, a packet's two addresses took 24 of 51 ns with 1,000 rules.
 //!
 //! Source: Srinivasan and Varghese, "Fast address lookups using controlled prefix expansion", ACM TOCS
 //! 17(1), 1999.
@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 const ROOT: u8 = 16;
 const STRIDE: u8 = 8;
 const NODE: usize = 1 << STRIDE;
-/// The bit of a slot that says that the others are a node's number.
+/// The bit of a slot that marks the others as a node's number.
 const POINTS: u16 = 1 << 15;
 
 /// The nodes of a level. Node 0 is empty.
@@ -48,7 +48,7 @@ impl Nodes {
     fn new() -> Nodes {
         Nodes { slots: vec![[0; NODE]], prefixes: vec![0], free: Vec::new() }
     }
-    /// The slot of the next node for each address's slot that points to one.
+    /// Follows each address's slot that points to a node to that node's slot.
     #[inline(always)]
     fn next<A: Address, const N: usize>(
         &self,
@@ -65,7 +65,7 @@ impl Nodes {
             slots[at] = select_unpredictable(points, found, slot);
         }
     }
-    /// The node of a slot, which is made if there is none and then shows the slot's row; one more prefix lies below it.
+    /// The node of a slot, below which there is one more prefix; a new one shows the slot's row everywhere.
     fn lead(&mut self, slot: &mut u16) -> usize {
         if *slot & POINTS == 0 {
             let node = self.free.pop().unwrap_or_else(|| {
@@ -83,7 +83,7 @@ impl Nodes {
         self.prefixes[node] += 1;
         node
     }
-    /// A prefix below a slot's node was removed; without any the node goes, all of whose slots show the same.
+    /// A prefix below a slot's node was removed; if it was the last, all slots of the node show the same, and it goes.
     fn leave(&mut self, slot: &mut u16) {
         let node = *slot & !POINTS;
         let prefixes = &mut self.prefixes[usize::from(node)];
@@ -137,7 +137,7 @@ impl<A: Address> Trie<A> {
             slots[at] = root[(addresses[at].window(0) >> (64 - ROOT)) as usize];
         }
         for (level, nodes) in (0..Trie::<A>::LEVELS).zip(&self.nodes) {
-            // Few prefixes of IPv6 are long.
+            // Few IPv6 prefixes are long.
             if level >= 2 && slots.iter().all(|slot| slot & POINTS == 0) {
                 break;
             }
@@ -176,7 +176,7 @@ impl<A: Address> Trie<A> {
         }
         let len = prefix.len();
         self.lens[usize::from(row)] = len;
-        // No row is that of a prefix of no length.
+        // Row 0, which is none, has length 0.
         let to = |lens: &[u8], now| if lens[usize::from(now)] <= len { row } else { now };
         self.change(prefix, Nodes::lead, to);
     }
@@ -186,7 +186,7 @@ impl<A: Address> Trie<A> {
         self.change(prefix, there, |_, now| if now == row { shorter } else { now });
         self.leave(prefix);
     }
-    /// A prefix was removed: nodes on its way without any go, the last first.
+    /// A prefix was removed: nodes on its path that have none left go, the last first.
     fn leave(&mut self, prefix: Prefix<A>) {
         let mut way = Vec::new();
         let (mut depth, mut slot) = (ROOT, self.root[place(prefix, 0, ROOT).0]);

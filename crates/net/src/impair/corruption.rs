@@ -6,7 +6,7 @@ use lastmeter_base::{Stream, Time, here, one_way};
 use lastmeter_engine::Error;
 use lastmeter_engine::site::{NodeKind, Ports, Site};
 
-/// Most bits flipped in one packet: as many as a packet without content has.
+/// Limit on bits flipped in one packet: a packet without content has no more.
 const BITS_MAX: u64 = 64;
 
 const PAGE: &Page = &Page {
@@ -17,7 +17,7 @@ const PAGE: &Page = &Page {
     params: &[
         Param::required("probability", PROBABILITY).is("that bits of a packet are flipped"),
         Param::or("bits", ParamKind::Integer { min: 1, max: BITS_MAX }, "1")
-            .is("how many different ones, anywhere in it"),
+            .is("number of different bits flipped, anywhere in it"),
         TOWARD,
     ],
     deviations: &["A packet without content is marked instead, and its sink counts it."],
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn real_content_has_exactly_so_many_bits_flipped() {
+    fn real_content_has_exactly_that_many_bits_flipped() {
         let trial = Trial { packets: 20_000, content: 100, ..Trial::USUAL };
         let corruption = Corruption { probability: 0.1, bits: 2 };
         let (_, arrivals) = trial.arrivals(|stage, _| Box::new(Filter::new(corruption, stage)));

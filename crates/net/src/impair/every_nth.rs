@@ -12,7 +12,7 @@ const PAGE: &Page = &Page {
     what: "Loses every nth packet.",
     ports: "any in --> (nth?) --> link towards the destination",
     params: &[
-        Param::required("n", ParamKind::COUNT).is("of this many packets the last is lost"),
+        Param::required("n", ParamKind::COUNT).is("the last of this many packets is lost"),
         TOWARD,
     ],
     counters: &[("passed", "packets sent on"), ("lost", "packets lost")],

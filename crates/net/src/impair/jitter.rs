@@ -26,7 +26,7 @@ const PAGE: &Page = &Page {
     what: "Delays each packet by a random time, with or without keeping their order.",
     ports: "any in --> [ drawn delay ] --> link towards the destination",
     params: &[
-        Param::required("delay", ParamKind::Draw).is("how long a packet takes"),
+        Param::required("delay", ParamKind::Draw).is("delay of a packet"),
         Param::or("in-order", ParamKind::Flag, "true").is("whether no packet overtakes another"),
         Param::or("packets", ParamKind::COUNT, PACKETS).is("limit on packets held"),
         TOWARD,

@@ -28,16 +28,16 @@ const PAGE: &Page = &Page {
     what: "A wire that delivers 1500 bytes at each instant of a recorded mahimahi trace.",
     ports: "any in --> [ queue ] --> (opportunities) --> link towards the destination",
     params: &[
-        Param::required("trace", ParamKind::Text).is("the file: a line of milliseconds for each"),
+        Param::required("trace", ParamKind::Text).is("the file: a time in milliseconds a line"),
         Param::or("opportunity", ParamKind::PACKET, "1500 B").is("what each of them carries"),
         Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
-            .is("where packets wait for them"),
+            .is("where packets wait for opportunities"),
         TOWARD,
     ],
     source: "Netravali et al., Mahimahi, USENIX ATC 2015, §4.1; mm-link(1)",
     deviations: &[
         "Mahimahi refuses packets longer than an opportunity; here they take several.",
-        "Mahimahi's own carry 1504 bytes, 4 of which are its tunnel's.",
+        "Mahimahi's opportunities carry 1504 bytes, 4 of which are its tunnel's.",
     ],
     counters: &[
         ("served", "packets delivered"),

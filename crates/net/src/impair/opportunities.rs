@@ -126,7 +126,7 @@ impl Opportunities {
         let recorded = now.since_start().scale_ceil(numerator, denominator);
         let ms = recorded.as_ps() / Duration::from_ms(1).as_ps();
         let cycle = ms / self.period();
-        // One step back, because rounding may have led one too far.
+        // One step back, because rounding may have gone one too far.
         if cycle > self.cycle + 1 {
             (self.cycle, self.next) = (cycle - 1, 0);
         }

@@ -13,7 +13,7 @@ const PAGE: &Page = &Page {
     ports: "any in --> (in a window?) --> link towards the destination",
     params: &[
         Param::required("windows", ParamKind::Windows)
-            .is("times of start and end of each window, the end not included"),
+            .is("start and end of each window; the end is not included"),
         Param::optional("every", ParamKind::Time, "once")
             .is("period after which the windows repeat"),
         TOWARD,

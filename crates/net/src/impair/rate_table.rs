@@ -135,7 +135,7 @@ impl RateTable {
             let ends = self.steps.get(index + 1).map(|step| step.0).or(self.period);
             let moves = ends.map_or(u128::MAX, |ends| rate * u128::from(ends - at));
             if moves >= left {
-                // Nothing is left to move only where there was nothing at all.
+                // Nothing is left to move only if there was nothing at all.
                 let time = if left == 0 { 0 } else { left.div_ceil(rate) };
                 let end = u128::from(whole) + u128::from(at) + time;
                 let end = u64::try_from(end).expect("a packet takes less than 213 days");
@@ -146,7 +146,7 @@ impl RateTable {
             match ends.filter(|_| index == self.steps.len()) {
                 None => at = self.steps[index].0,
                 Some(period) => {
-                    // The table begins again; whole rounds of it need no walk.
+                    // The table begins again; whole periods are skipped at once.
                     let rounds = u64::try_from((left - 1) / self.per_period).unwrap_or(u64::MAX);
                     left -= u128::from(rounds) * self.per_period;
                     let skipped = rounds.checked_mul(period).and_then(|ps| ps.checked_add(period));
@@ -178,7 +178,7 @@ fn step(line: &[u8]) -> Result<(Duration, Option<Rate>), String> {
     Ok((time, rate_or_none(rate)?))
 }
 
-/// Reads a rate, of which zero is one here: `None`.
+/// Reads a rate, which may be zero here: `None`.
 ///
 /// # Errors
 /// Says what is wrong and what would be right.

@@ -5,8 +5,8 @@
 //!          '--> [ held back for a few ] --'
 //! ```
 //!
-//! A packet that is held back follows the packet that overtakes it last, or leaves after `wait`
-//! where too few come. Where it holds as many as it may, packets pass.
+//! A held-back packet follows the last packet that overtakes it, or leaves after `wait`
+//! if too few come. While as many are held as may be, further packets pass.
 
 use super::{PROBABILITY, TOWARD, stand};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
@@ -30,27 +30,27 @@ const PAGE: &Page = &Page {
         Param::required("probability", PROBABILITY).is("that a packet is held back"),
         Param::or("distance", ParamKind::Integer { min: 1, max: DISTANCE_MAX }, "1")
             .is("packets that overtake it"),
-        Param::or("wait", ParamKind::Time, "50 ms").is("how long it waits for them at most"),
+        Param::or("wait", ParamKind::Time, "50 ms").is("longest time it waits for them"),
         TOWARD,
     ],
-    deviations: &["Packets that are held back themselves overtake nobody."],
+    deviations: &["A packet that is held back does not itself overtake any."],
     counters: &[
         ("passed", "packets that were not held back"),
-        ("overtaken", "packets that the others overtook"),
+        ("overtaken", "packets that others overtook"),
         ("waited", "packets that left because too few came"),
     ],
     example: one_way!("wan", "reordering = { probability = 0.01, distance = 3 }"),
     ..Page::at(here!())
 };
 
-/// What it is told; see the page.
+/// Its options; see the page.
 #[derive(Clone, Copy, Debug)]
 pub struct ReorderingOptions {
     /// That a packet is held back.
     pub probability: f64,
     /// Packets that overtake it; at least 1.
     pub distance: u64,
-    /// How long it waits for them at most.
+    /// The longest time it waits for them.
     pub wait: Duration,
 }
 
@@ -58,8 +58,8 @@ pub struct ReorderingOptions {
 pub struct Reordering {
     options: ReorderingOptions,
     stage: StageId,
-    /// In the order of arrival, which is that of both limits: the number of the passing packet that
-    /// each follows, when it leaves anyway, and the packet.
+    /// In order of arrival, which also orders both limits: the number of the passing packet that each
+    /// follows, when it leaves anyway, and the packet.
     held: VecDeque<(u64, Time, Packet)>,
     passed: u64,
     overtaken: u64,

@@ -3,7 +3,7 @@
 use lastmeter_base::{NodeId, Packet};
 use lastmeter_engine::{Context, Element, PortId, Report, TimerId};
 
-/// Around the element: another port than its own, because what is sent through one port departs in
+/// Around the element: a port other than its own, because what is sent through one port departs in
 /// the order of sending, and the element may hold packets back.
 pub(super) const AROUND: PortId = PortId(1);
 

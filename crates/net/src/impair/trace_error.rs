@@ -24,7 +24,7 @@ impl fmt::Display for TraceError {
 }
 impl std::error::Error for TraceError {}
 
-/// What of a line is shown.
+/// How much of a line is shown.
 const SHOWN_MAX: usize = 40;
 
 /// The beginning of a line, for messages.

@@ -17,11 +17,11 @@ const PAGE: &Page = &Page {
     params: &[
         Param::optional("rates", ParamKind::Rates, "those of `file`")
             .is("when each rate begins; the first at 0 s"),
-        Param::optional("file", ParamKind::Text, "`rates` stand here")
+        Param::optional("file", ParamKind::Text, "`rates` are given")
             .is("a file of lines like `2.5 s, 800 kbit/s`"),
         Param::optional("every", ParamKind::Time, "never").is("after how long the table repeats"),
         Param::or("framing", ParamKind::Size { min: 0, max: FRAMING_MAX }, "0 B")
-            .is("line time for each packet that is not part of it"),
+            .is("line time of each packet beyond its length"),
         Param::or("queue", ParamKind::Nested(Family::Queue), "{ drop-tail = {} }")
             .is("where packets wait for the wire"),
         TOWARD,

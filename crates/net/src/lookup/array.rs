@@ -6,10 +6,10 @@
 //!        | next hop of the longest match within the bits so far
 //! ```
 //!
-//! The first array has an entry for each value of the first step's bits. An entry under which some prefix is
-//! longer points to a further array for the next step's bits, whose entries start with its next hop.
-//! So all steps together may cover many bits, and only the parts that have prefixes use memory:
-//! of the 4,096 values of an IPv6 address' first 12 bits, 10 are in use.
+//! The first array has an entry for each value of the first step's bits. If some prefix below an entry is
+//! longer, the entry points to a further array for the next step's bits, whose entries start with its next
+//! hop. So all steps together may cover many bits, and only the parts that have prefixes use memory:
+//! of the 4,096 values of an IPv6 address's first 12 bits, 10 are in use.
 
 use super::NextHop;
 use super::key::{Key, Prefix};
@@ -32,8 +32,8 @@ pub(super) struct Arrays {
     /// The prefixes within these bits: their bits, length; next hop. An entry does not store how long
     /// the prefix of its next hop is.
     short: BTreeMap<(u32, u8), u32>,
-    /// For each array but the first, by its position in pairs of words, how many prefixes are longer than
-    /// the bits before it.
+    /// For each array except the first, by its position in pairs of words, how many prefixes are longer
+    /// than the bits before it.
     prefixes: BTreeMap<u32, u32>,
     /// Words of all arrays.
     words: u64,
@@ -43,7 +43,7 @@ impl Arrays {
     /// The first array alone, after the reserved words.
     ///
     /// # Panics
-    /// If the steps are beyond their limits.
+    /// If the steps exceed their limits.
     pub(super) fn new(steps: &'static [u8]) -> Arrays {
         let bits = steps.iter().map(|&step| u32::from(step)).sum::<u32>();
         let first = steps.first().is_none_or(|&first| first <= FIRST_MAX);
@@ -72,7 +72,7 @@ impl Arrays {
     pub(super) fn holds<K: Key>(&self, prefix: Prefix<K>) -> bool {
         self.bits > 0 && prefix.len() <= self.bits
     }
-    /// The bits of a key that the arrays are indexed by.
+    /// The bits of a key that index the arrays.
     fn value<K: Key>(&self, key: K) -> u32 {
         key.window(0).checked_shr(64 - u32::from(self.bits)).unwrap_or(0) as u32
     }
@@ -80,14 +80,14 @@ impl Arrays {
     fn values(&self, len: u8) -> u32 {
         1 << (self.bits - len)
     }
-    /// The next hop of the longest prefix, of at most `len` bits, around a value.
+    /// The next hop of the longest prefix of at most `len` bits that contains a value.
     fn around(&self, value: u32, len: u8) -> Option<(u8, u32)> {
         (0..=len).rev().find_map(|len| {
             let over = value & !(self.values(len) - 1);
             Some((len, *self.short.get(&(over, len))?))
         })
     }
-    /// The longest prefix within the arrays' bits that a key begins with.
+    /// The longest prefix within the arrays' bits that matches a key.
     pub(super) fn longest<K: Key>(&self, key: K) -> Option<(Prefix<K>, NextHop)> {
         let (len, hop) = self.around(self.value(key), self.bits)?;
         Prefix::new(key, len).zip(NextHop::new(hop))
@@ -111,13 +111,13 @@ impl Arrays {
     pub(super) fn entry<K: Key>(&self, memory: &Memory, key: K) -> (u32, u8) {
         self.way(memory, self.value(key)).last().expect("there is a first array")
     }
-    /// The entry that points to the node for keys that begin as `key`, if there is one.
+    /// The entry that points to the node for keys that begin like `key`, if there is one.
     pub(super) fn last_entry<K: Key>(&self, memory: &Memory, key: K) -> Option<u32> {
         let (entry, depth) = self.entry(memory, key);
         (depth == self.bits).then_some(entry)
     }
-    /// As [`Arrays::last_entry`]; creates the arrays missing on the path of a prefix, without changing any
-    /// answer. The last step's entry if the prefix is longer than all.
+    /// Like [`Arrays::last_entry`], but creates the arrays missing on a prefix's path, without changing any
+    /// answer. The last step's entry, if the prefix is longer than all steps together.
     pub(super) fn open<K: Key>(&mut self, memory: &mut Memory, prefix: Prefix<K>) -> u32 {
         let value = self.value(prefix.key());
         loop {
@@ -144,7 +144,7 @@ impl Arrays {
         });
         ends.take_while(|&end| end <= depth).count()
     }
-    /// The arrays but the first that a prefix needs: the entry that points to each, with its depth.
+    /// The arrays that a prefix needs, except the first: the entry that points to each, with its depth.
     fn needed<K: Key>(&self, memory: &Memory, prefix: Prefix<K>) -> Vec<(u32, u8)> {
         let way = self.way(memory, self.value(prefix.key()));
         way.filter(|&(_, depth)| depth < prefix.len().min(self.bits)).collect()
@@ -158,7 +158,7 @@ impl Arrays {
             }
         }
     }
-    /// Uncounts a removed prefix; arrays that are no longer needed are freed, without changing any answer.
+    /// Stops counting a removed prefix; arrays that are no longer needed are freed, without changing any answer.
     pub(super) fn close<K: Key>(&mut self, memory: &mut Memory, prefix: Prefix<K>) {
         if self.steps.len() < 2 {
             return;
@@ -209,7 +209,7 @@ impl Arrays {
         self.fill(memory, first, len, shorter);
         NextHop::new(old)
     }
-    /// Gives `hop` to the values of a prefix that no longer one covers.
+    /// Gives `hop` to the values of a prefix, except those of longer prefixes.
     fn fill(&self, memory: &mut Memory, first: u32, len: u8, hop: u32) {
         let (end, mut from) = (first + self.values(len), first);
         let inside =

@@ -6,16 +6,16 @@
 //! slot   0: no route | number of a next hop | array, or node of ranges, for the bits that follow (top bit set)
 //! ```
 //!
-//! Every prefix is expanded to all slots that it covers and no longer one does. So an address costs one load for each
-//! array and hardly any arithmetic: a full table of IPv4 is answered from the first array but for 451 of 16,777,216
-//! slots. From 32 bits of IPv6 on, 16 bits with few prefixes are a node of ranges in one cache line (`ranges.rs`). Tree
-//! Bitmap (`tree_bitmap.rs`) takes a tenth of the memory and computes more.
+//! Every prefix is expanded into all slots that it covers, except those of longer prefixes. So an address costs one
+//! load per array and hardly any arithmetic: for a full IPv4 table the first array answers, except in 451 of its
+//! 16,777,216 slots. From bit 32 of IPv6 on, 16 bits with few prefixes are a node of ranges in one cache line
+//! (`ranges.rs`). Tree Bitmap (`tree_bitmap.rs`) takes a tenth of the memory, but more arithmetic.
 //!
-//! Next hops are numbered as they come, so that a slot of 16 bits can name one: at most 32,767 different ones in the
-//! life of a table. For a change the writer needs the length of the prefix that a slot shows; that is kept beside the
-//! slots, a byte each, for the writer alone, as is a map of all prefixes.
+//! Next hops are numbered in order of appearance, so that a 16-bit slot can name one: at most 32,767 different ones in
+//! the life of a table. To make a change, the writer needs the length of the prefix that a slot shows; these lengths
+//! are kept beside the slots, a byte each, for the writer alone, as is a map of all prefixes.
 //!
-//! **Updates** are as of Tree Bitmap (see `memory.rs`): readers never wait, and see each slot before or after a change.
+//! **Updates** are as in Tree Bitmap (see `memory.rs`): readers never wait, and see each slot before or after a change.
 //! A prefix shorter than an array's bits changes slot by slot, so it appears at slightly different times for
 //! different keys.
 //!
@@ -57,9 +57,9 @@ const WORDS_MAX: u32 = 1 << 27;
 const ARRAYS_MAX: u32 = 1 << 15;
 /// Keys that have a layout.
 pub trait DirectKey: Key + Hash {
-    /// The bits that index each array. All arrays but those of the first two steps have the size of the last.
+    /// The bits that index each array. All arrays except those of the first two steps have the size of the last.
     const STEPS: &'static [u32];
-    /// Bits of a slot.
+    /// Bits in a slot.
     const SLOT: u32;
     /// From this step on, slots may point to nodes of ranges, and arrays have 8 bits.
     const RANGED: usize;
@@ -81,14 +81,14 @@ impl DirectKey for u128 {
 pub(super) struct Layout<K>(PhantomData<K>);
 
 impl<K: DirectKey> Layout<K> {
-    /// Slots of a word.
+    /// Slots in a word.
     pub(super) const PER: u32 = 64 / K::SLOT;
     pub(super) const MASK: u64 = (1 << K::SLOT) - 1;
-    /// The bit that says that a slot points to an array.
+    /// The bit that marks a slot as a pointer to an array.
     pub(super) const POINTS: u64 = 1 << (K::SLOT - 1);
-    /// The bit beside it that says that this is a node of ranges.
+    /// The bit next to it, which marks it as a pointer to a node of ranges.
     pub(super) const NODE: u64 = if K::RANGED < K::STEPS.len() { 1 << (K::SLOT - 2) } else { 0 };
-    /// Words of the next hops, two to a word, after those reserved; number 0 is no next hop.
+    /// Where the next hops begin, two to a word, after the reserved words; number 0 is no next hop.
     const HOPS: u32 = RESERVED;
     /// The word at which the first array begins.
     pub(super) const FIRST: u32 = RESERVED + whole(HOPS_MAX.div_ceil(2));
@@ -111,7 +111,7 @@ impl<K: DirectKey> Layout<K> {
     pub(super) fn array(slot: u64) -> u64 {
         let number = slot & !Self::POINTS;
         match K::SLOT {
-            // Arrays of 256 slots are numbered in their order.
+            // Arrays of 256 slots are numbered in order.
             16 => u64::from(Self::END * Self::PER) + (number << 8),
             // In pairs of words.
             _ => number * u64::from(2 * Self::PER),
@@ -148,7 +148,7 @@ impl<K: DirectKey> Layout<K> {
     pub(super) fn before(step: usize) -> u32 {
         K::STEPS[..step].iter().sum()
     }
-    /// Of a key, the place in an array of this step.
+    /// A key's place in an array of this step.
     pub(super) fn place(key: K, step: usize) -> u32 {
         (key.window(Self::before(step)) >> (64 - K::STEPS[step])) as u32
     }
@@ -164,8 +164,8 @@ pub struct Direct<K> {
     prefixes: HashMap<(u8, K), u16, RandomState>,
     /// How many prefixes have each length.
     counts: [u32; 129],
-    /// For each array but the first and those from step [`DirectKey::RANGED`] on, by its pair of words, how many
-    /// prefixes are longer than the bits before it.
+    /// For each array, except the first and those from step [`DirectKey::RANGED`] on, by its pair of words: how
+    /// many prefixes are longer than the bits before it.
     needed: HashMap<u32, u32, RandomState>,
     numbers: HashMap<NextHop, u16, RandomState>,
     /// Words of arrays and nodes.
@@ -281,7 +281,7 @@ impl<K: DirectKey> Direct<K> {
     /// Whether there is room for the arrays and nodes that a prefix needs.
     fn check_room(&self, prefix: Prefix<K>) -> Result<(), Full> {
         if K::RANGED < K::STEPS.len() {
-            // All nodes may be written anew, one after the other become arrays of nodes, and a large array be missing.
+            // At worst, all nodes are rewritten, each becomes an array of nodes, and a large array is missing.
             let arrays = u64::from(K::BITS / 8) * (256 + 256 * LINE as u64) + (1 << 16);
             let words = self.nodes * LINE as u64 + arrays;
             return match u64::from(self.memory.used()) + words <= u64::from(Layout::<K>::LIMIT) {
@@ -319,8 +319,8 @@ impl<K: DirectKey> Direct<K> {
         self.numbers.insert(hop, number as u16);
         Ok(number as u16)
     }
-    /// Shows a value for the addresses of a prefix that show one of a length to replace. Makes the arrays that are
-    /// missing, without changing any answer.
+    /// Shows a value for those addresses of a prefix whose value has a length to be replaced. Makes missing arrays,
+    /// without changing any answer.
     fn show(
         &mut self,
         prefix: Prefix<K>,
@@ -356,7 +356,7 @@ impl<K: DirectKey> Direct<K> {
         }
         self.paint(array, step, Some(prefix), shown, replaces);
     }
-    /// An array of this step, whose slots all are as the one that points to it was; returns that one.
+    /// Makes an array of this step, whose slots all copy the slot that will point to it; returns that slot's new value.
     fn make(&mut self, at: u64, shown: u64, step: usize) -> u64 {
         let words = whole((1 << K::STEPS[step]) / Layout::<K>::PER);
         let pair = self.memory.allocate(words / 2);
@@ -381,7 +381,7 @@ impl<K: DirectKey> Direct<K> {
             *to = length;
         }
     }
-    /// Uncounts a removed prefix; arrays that are no longer needed are freed, without changing any answer.
+    /// Stops counting a removed prefix; arrays that are no longer needed are freed, without changing any answer.
     fn close(&mut self, prefix: Prefix<K>) {
         if K::RANGED < K::STEPS.len() {
             self.collapse(prefix);
@@ -404,7 +404,7 @@ impl<K: DirectKey> Direct<K> {
             self.array_words -= u64::from(words);
             unneeded.get_or_insert(at);
         }
-        // Arrays below an unneeded one are not needed either, and the last one shows what they all show.
+        // Arrays below an unneeded one are not needed either, and the last shows what they all show.
         if let Some(at) = unneeded {
             self.lengths[at as usize] = self.lengths[array as usize];
             self.store(at, self.slot(array));
@@ -454,7 +454,7 @@ impl<K: DirectKey> Direct<K> {
         let old = word(self.memory.words(), at);
         let (mut new, first) = (old, u64::from(at * Layout::<K>::PER));
         let covered = |lane: &u32| range.contains(&(first + u64::from(*lane)));
-        // The arrays below come first: what is stored there would unlink a node that is still to be seen here.
+        // Arrays below come first: a store there would unlink a node that can still be seen here.
         for lane in (0..Layout::<K>::PER).filter(covered) {
             let shows = old >> (lane * K::SLOT) & Layout::<K>::MASK;
             if Layout::<K>::is_array(shows) {

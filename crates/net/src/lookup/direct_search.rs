@@ -56,7 +56,7 @@ pub(super) struct Many<'a, K> {
     pub(super) hops: &'a mut [Option<NextHop>],
 }
 
-/// Steps that the keys of a row take together; longer searches go on one by one.
+/// Steps that the keys of a row take together; longer searches continue one by one.
 const TOGETHER: usize = 4;
 
 impl<K: DirectKey> WithSimd for Many<'_, K> {
@@ -71,8 +71,8 @@ impl<K: DirectKey> WithSimd for Many<'_, K> {
 
 /// A row of keys; lanes beyond the last key stay at an empty slot.
 ///
-/// Every step is a separate loop over all lanes, with as few instructions as it can have between loads: so many more of
-/// them are in flight. A slot is read only once, as it may change at any time.
+/// Every step is a separate loop over all lanes, with as few instructions as possible between loads, so that many more
+/// loads are in flight. A slot is read only once, as it may change at any time.
 #[inline(always)]
 fn row<K: DirectKey>(words: &[AtomicU64], keys: &[K], hops: &mut [Option<NextHop>]) {
     let (mut windows, mut places) = (Lanes([0_u64; ROW]), Lanes([0_u32; ROW]));
@@ -81,7 +81,7 @@ fn row<K: DirectKey>(words: &[AtomicU64], keys: &[K], hops: &mut [Option<NextHop
         *place = Layout::<K>::FIRST * Layout::<K>::PER + (*window >> (64 - K::STEPS[0])) as u32;
     }
     let mut slots = slots_at::<K>(words, &places);
-    // The bits that follow those that were looked at.
+    // The bits that follow those already looked at.
     let mut rest = Lanes(windows.0.map(|window| window << K::STEPS[0]));
     for &bits in K::STEPS.iter().take(TOGETHER).skip(1) {
         let array = |slot: u32| Layout::<K>::is_array(slot.into());
@@ -112,14 +112,14 @@ fn row<K: DirectKey>(words: &[AtomicU64], keys: &[K], hops: &mut [Option<NextHop
     }
 }
 
-/// Replaces the slots that point to nodes by what these show.
+/// Replaces each slot that points to a node by what the node shows.
 ///
-/// A loop that loads the first word of each line has less to do than one that loads all, so more lines are in flight:
-/// IPv6 lookups take a seventh less time.
+/// The first words of all lines are loaded before the others: with fewer instructions in that loop, more lines are in
+/// flight.
 #[inline(always)]
 fn search_ranges<K: DirectKey>(words: &[AtomicU64], rest: &Lanes<u64>, slots: &mut Lanes<u32>) {
     let is_node = |slot: u32| u64::from(slot) & Layout::<K>::NODE != 0;
-    // Lanes without a node look at the first line, and ignore it.
+    // Lanes without a node read the first line, and ignore it.
     let mut nodes = Lanes([0_u64; ROW]);
     for at in 0..ROW {
         let slot = slots.0[at];

@@ -21,7 +21,7 @@ use super::{NextHop, TreeBitmap};
 pub struct Explanation<K> {
     /// The last array's entry; `None` without an array.
     pub entry: Option<Entry>,
-    /// The nodes, from the first on.
+    /// The nodes, in order.
     pub steps: Vec<Step>,
     /// The longest prefix that matches, with its next hop.
     pub longest: Option<(Prefix<K>, NextHop)>,
@@ -49,7 +49,7 @@ pub struct Step {
     pub bits: String,
     /// The internal prefix bitmap, grouped by level: `1 00 0110 00000010`.
     pub internal: String,
-    /// The extending paths bitmap, or the longest prefixes' of an end node.
+    /// The extending paths bitmap; in an end node, that of the longest prefixes.
     pub external: String,
     /// Whether it is an end node.
     pub end: bool,

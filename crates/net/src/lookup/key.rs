@@ -109,17 +109,17 @@ impl<K: Key> Prefix<K> {
     pub fn len(self) -> u8 {
         self.len
     }
-    /// The last key that begins with it.
+    /// The last key that it matches.
     pub fn last(self) -> K {
         K::from_left(self.key.left() | !mask(self.len))
     }
-    /// Whether `key` begins with it.
+    /// Whether it matches `key`.
     pub fn contains(self, key: K) -> bool {
         (key.left() ^ self.key.left()) & mask(self.len) == 0
     }
 }
 
-/// So many ones, from the top.
+/// This many ones, from the top.
 pub(super) fn mask(len: u8) -> u128 {
     !u128::MAX.checked_shr(u32::from(len)).unwrap_or(0)
 }

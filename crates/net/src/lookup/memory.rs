@@ -5,21 +5,21 @@
 //! a node at p    ... hop 2  hop 1  hop 0 | internal bitmap, external bitmap  | slot 0  slot 1 ...
 //! ```
 //!
-//! A word is an atomic of 64 bits, which costs no more to load than an ordinary one on today's processors,
-//! and lets a table be shared without a lock and without unsafe code. The writer never changes a block
-//! that readers can reach, except half words, each in one store: it writes a new block, publishes it
+//! A word is a 64-bit atomic, which costs no more to load than an ordinary one on today's processors,
+//! and lets a table be shared without locks or unsafe code. The writer never changes a block
+//! that readers can reach, except for half words, each in one store: it writes a new block, publishes it
 //! with one store of a pointer, and frees the old one after a grace period.
 //!
-//! Blocks have an even number of pairs, and those that fit into a cache line are within one: of ten half words
-//! that a search of a full table fetches, nine are in the same line as the bitmaps that selected them.
+//! Blocks have an even number of pairs, and those that fit into a cache line are within one: nine of ten half
+//! words that a search of a full table fetches are in the same line as the bitmaps that selected them.
 //!
-//! **Grace periods.** A reader records the epoch in which it entered (a store and a fence for each batch). A block that
-//! was unlinked in epoch e is reused when every active reader has entered after e. Readers never
+//! **Grace periods.** A reader records the epoch in which it entered (a store and a fence for each batch). A block
+//! unlinked in epoch e is reused once every active reader has entered after e. Readers never
 //! wait; a reader that stays active only delays the reuse of freed blocks.
 //!
-//! **Growth.** When the words are used up, the writer copies them to a larger array and leaves the successor's
-//! address in the old one; a reader follows it when it next enters. A reader that never enters again
-//! keeps the array that it last saw alive.
+//! **Growth.** When the words are used up, the writer copies them to a larger array and leaves a pointer to
+//! it in the old one; a reader follows that when it next enters. A reader that never enters again keeps alive
+//! the array that it last saw.
 
 use super::message::Write;
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// Words before the initial array: the empty node for pointer 0, and a pair after it.
 pub(super) const RESERVED: u32 = 4;
-/// Words of a cache line.
+/// Words in a cache line.
 pub(super) const LINE: usize = 8;
 /// The longest block in pairs of words: 63 next hops, two bitmaps, 64 slots, four to a pair.
 const BLOCK_LEN_MAX: usize = 16 + 1 + 16;
@@ -39,7 +39,7 @@ const RETIRED_MAX: usize = 128;
 #[derive(Debug)]
 pub(super) struct Words {
     all: Box<[AtomicU64]>,
-    /// Index of the first one at the start of a cache line.
+    /// Index of the first word at the start of a cache line.
     first: usize,
     next: OnceLock<Arc<Words>>,
 }
@@ -77,7 +77,7 @@ pub(super) fn bitmaps(words: &[AtomicU64], at: u32) -> (u64, u64) {
         (internal.load(Ordering::Relaxed), external.load(Ordering::Relaxed))
     })
 }
-/// The word at `at`; zero beyond the end, so that no message can make a lookup panic.
+/// The word at `at`; zero beyond the end, so that no message makes a lookup panic.
 #[inline(always)]
 pub(super) fn word(words: &[AtomicU64], at: u32) -> u64 {
     words.get(at as usize).map_or(0, |word| word.load(Ordering::Acquire))
@@ -226,7 +226,7 @@ impl Memory {
         at
     }
     fn grow(&mut self) {
-        // An eighth more: the words are copied few times, and few stay unused.
+        // An eighth more: the words are copied rarely, and few stay unused.
         let len = self.used as usize + self.used as usize / 8 + 2 * BLOCK_LEN_MAX;
         let words = Words::new(len, self.words.get());
         self.words.next.set(Arc::clone(&words)).expect("words are replaced once");
@@ -260,7 +260,7 @@ impl Memory {
         self.store(at, value, Ordering::Release);
         self.retire_doomed();
     }
-    /// The next publication unlinks this block.
+    /// Has the next publication unlink this block.
     pub(super) fn doom(&mut self, at: u32, len: u32) {
         self.doomed.push((at, len.next_multiple_of(2)));
     }

@@ -1,5 +1,5 @@
-//! Changes of a table as messages: the words that a change stores, sent in control cells, and the replica that
-//! stores them too (D-41).
+//! Changes to a table as messages: the words that a change stores, sent in control cells, and the replica that
+//! stores them, too (D-41).
 //!
 //! ```text
 //! cell's body   address 4 | word 8 |   up to three times, 40 bytes at most
@@ -9,8 +9,8 @@
 //! same order. The last store of a change publishes it, so a replica that looks up between two cells sees
 //! the table before or after the change, if it takes the cells of one change with no lookup in progress.
 //!
-//! Source: WUCS description of the router §3.4, and §9.2 for the size: there an update was 12 writes of 36
-//! bits in 3 cells (D-138), here a write is 64 bits and three fit a cell. The layout is our choice.
+//! Source: WUCS description of the router §3.4, and §9.2 for the size: there, an update was 12 writes of 36
+//! bits in 3 cells (D-138); here, a write is 64 bits and three fit into a cell. The layout is our choice.
 
 use super::NextHop;
 use super::key::Key;
@@ -87,7 +87,7 @@ impl std::error::Error for Refusal {}
 
 /// A port's copy of a table, kept in step by control cells.
 ///
-/// Whatever the cells contain, it neither panics nor loops nor uses more memory than its options allow.
+/// Whatever the cells contain, it never panics, loops, or uses more memory than its options allow.
 #[derive(Debug)]
 pub struct Replica<K> {
     words: Vec<AtomicU64>,
@@ -195,7 +195,7 @@ mod tests {
         table.record();
         table.insert(Prefix::new(0x0a01_0200, 24).expect("24"), hop(2)).expect("there is room");
         let writes = table.take_writes();
-        // Four nodes of 4 words below the one of 10/8, that one again with 6, and the pointer to it.
+        // Four nodes of 4 words below that of 10/8, that one rewritten with 6, and the pointer to it.
         assert_eq!((writes.len(), cells(&writes, 0, 0).len()), (4 * 4 + 6 + 1, 8));
     }
 

@@ -11,7 +11,7 @@
 //! # Where the nanoseconds go
 //!
 //! Measured on 21 November 2026 on a 2-core AMD EPYC VM (Zen 4: 32 KiB L1, 1 MiB L2 and 32 MiB shared L3), beside
-//! other work, 64 random addresses inside prefixes of full tables at a time:
+//! other work, with random addresses inside prefixes of full tables, 64 at a time:
 //!
 //! | table                  | arrays' loads | nodes | node's cache lines | bytes a prefix | a lookup | one by one |
 //! |------------------------|---------------|-------|--------------------|----------------|----------|------------|
@@ -20,12 +20,12 @@
 //!
 //! With 2,048 repeated destinations, which stay in L2, they take 6.1 and 12.8 ns: that is arithmetic and
 //! moving lanes; the rest is L3. One core waits 12 ns for a line from L3 if each load depends on the one before,
-//! and gets one every 1.9 ns or faster if loads are independent. So the seven lines of an IPv6 lookup cost at most
-//! 13 ns if none is in L2, about as much as the arithmetic, with which they mostly overlap: a speedup of one third
-//! is the most that this structure can still gain. The virtual machine has no counters of cache misses (`perf
-//! stat` finds none); by samples of its clock (`perf record`), random and repeated addresses two to one, a
-//! batch of IPv6 lookups waits 26 % of its time for bitmaps, 17 % for entries of arrays, 7 % for the keys, 5 % for
-//! half words. Before nodes were aligned within cache lines, the last figure was 18 %.
+//! and gets one at least every 1.9 ns if loads are independent. So the seven lines of an IPv6 lookup cost at most
+//! 13 ns if none is in L2, about as much as the arithmetic, with which they mostly overlap: this structure can
+//! gain another third at most. The virtual machine has no cache-miss counters (`perf stat` finds none). By clock
+//! samples (`perf record`) with two random addresses to each repeated one, a batch of IPv6 lookups spends 26 % of
+//! its time waiting for bitmaps, 17 % for entries of arrays, 7 % for the keys, and 5 % for half words. Before
+//! nodes were aligned within cache lines, the last figure was 18 %.
 
 pub mod array;
 pub mod bench;
@@ -131,7 +131,7 @@ macro_rules! longest_prefix_match {
 longest_prefix_match!(TreeBitmap, Key);
 longest_prefix_match!(Direct, DirectKey);
 
-/// A limit of a table that an insertion would pass.
+/// A limit of a table that an insertion would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// Words of 8 bytes that it may use.

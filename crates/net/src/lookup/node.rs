@@ -25,7 +25,7 @@ pub(super) const fn internal_bit(len: u8, value: u32) -> u64 {
     TOP << ((1 << len) - 1 + value)
 }
 
-/// The number of ones before `bit` in `bitmap`.
+/// The number of ones below `bit` in `bitmap`.
 pub(super) fn rank(bitmap: u64, bit: u64) -> u32 {
     (bitmap & (bit - 1)).count_ones()
 }

@@ -1,35 +1,35 @@
-//! Nodes of ranges: what sixteen bits of a key show, within one cache line.
+//! Nodes of ranges: what sixteen bits of a key select, within one cache line.
 //!
 //! ```text
 //! words 0 to 3   where each of 16 ranges begins, in order, the first at 0       slots of 16 bits, the low ones first
 //! words 4 to 7   the number of each one's next hop
 //! ```
 //!
-//! A range ends where the next one begins. Unused ones begin at the last value and show what the last range shows. All
-//! begins are compared at once, within words: how many are at most the key's bits is the number of the range.
+//! A range ends where the next one begins. Unused ranges begin at the last value and show what the last one shows.
+//! All starts are compared at once, within words: how many do not exceed the key's bits is the range's number.
 //!
-//! The prefixes of a network are few, and lie anywhere in it: an array of 256 slots for them takes a kilobyte, another
-//! one for each slot, and two loads that miss the caches. A node that would need more ranges becomes an array whose
-//! slots have nodes of their own. It stays one until all its slots show the same.
+//! A network's prefixes are few, and lie anywhere in it: arrays of 256 slots would take a kilobyte, another for each
+//! slot, and two loads that miss the caches. A node that would need more ranges becomes an array whose slots have
+//! nodes of their own. It stays an array until all its slots show the same.
 //!
-//! Nodes never change while readers can see them. Source: the idea of searching ranges is that of DXR (Zec, Rizzo and
-//! Mikuc, CCR 42(5), 2012); nodes of one line and their comparison are our own.
+//! Nodes never change while readers can see them. Source: the idea of searching ranges is from DXR (Zec, Rizzo and
+//! Mikuc, CCR 42(5), 2012); one-line nodes and their comparison are our own.
 
 use super::direct::{Direct, DirectKey, Layout};
 use super::memory::{LINE, word};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bits of a key that a node examines.
+/// Bits that a node examines.
 pub(super) const BITS: u32 = 16;
-/// Ranges of a node.
+/// Ranges in a node.
 pub(super) const RANGES: usize = 16;
-/// Values of a word.
+/// Values in a word.
 const PER: usize = 4;
 /// A change adds at most two.
 const ROOM: usize = RANGES + 2;
 /// The top bit of each value in a word.
 const TOPS: u64 = 0x8000_8000_8000_8000;
-/// The lowest.
+/// The bottom bit.
 const ONES: u64 = 0x0001_0001_0001_0001;
 
 /// A node's words.
@@ -41,7 +41,7 @@ pub(super) fn line(words: &[AtomicU64], at: u64) -> Option<&Line> {
     words.as_chunks::<LINE>().0.get(at as usize)
 }
 
-/// A bit, at the bottom of each value, for the begins of a word that are at most `value`, which is in all its places.
+/// A bit, at the bottom of each value, for each start in a word that is at most `value`, which is repeated in it.
 #[inline(always)]
 fn at_most(begins: u64, value: u64) -> u64 {
     let low = (value | TOPS).wrapping_sub(begins & !TOPS);
@@ -58,7 +58,7 @@ pub(super) fn number(begins: [u64; PER], value: u64) -> u64 {
     (counts.wrapping_mul(ONES) >> (3 * BITS)).wrapping_sub(1) & (RANGES as u64 - 1)
 }
 
-/// One of the words with a node's begins.
+/// One of the words with the starts of a node's ranges.
 #[inline(always)]
 pub(super) fn begins(line: &Line, at: usize) -> u64 {
     line[at].load(Ordering::Relaxed)
@@ -124,7 +124,7 @@ impl Ranges {
         let last = |at: usize| all.get(at + 1).map_or(u16::MAX, |(next, _)| next - 1);
         all.iter().enumerate().map(move |(at, &(from, shown))| (from, last(at), shown))
     }
-    /// With a value shown from `first` to `last`, where a length is to be replaced.
+    /// With a value shown from `first` to `last` wherever a length is to be replaced.
     fn changed(
         &self,
         (first, last): (u16, u16),
@@ -186,8 +186,8 @@ impl<K: DirectKey> Direct<K> {
         let line = line(self.memory.words(), at).expect("a slot points to a node");
         Ranges::read(line, &self.lengths[first..first + RANGES])
     }
-    /// What a slot without an array is to be for a value to be shown from `first` to `last`, where a length is to be
-    /// replaced. The caller stores it, which unlinks the node that was there.
+    /// The new value of a slot without an array that shows a value from `first` to `last` wherever a length is to be
+    /// replaced. The caller stores it, which unlinks the previous node.
     pub(super) fn repaint(
         &mut self,
         at: u64,
@@ -241,7 +241,7 @@ impl<K: DirectKey> Direct<K> {
         (Layout::<K>::to_node(pair), 0)
     }
     fn array_of(&mut self, ranges: &Ranges) -> u64 {
-        // Its nodes' begins differ in eight bits only, so that none of them becomes an array of nodes.
+        // Starts in its nodes differ in eight bits only, so that none of them becomes an array of nodes.
         let slots: Vec<(u64, u8)> = (0..=255).map(|byte| self.build(&ranges.part(byte))).collect();
         let words = slots.len() as u32 / Layout::<K>::PER;
         let pair = self.memory.allocate(words / 2);
@@ -253,7 +253,7 @@ impl<K: DirectKey> Direct<K> {
         self.set_lengths(pair, slots.iter().map(|&(_, length)| length));
         Layout::<K>::pointer(pair)
     }
-    /// Frees the arrays on a removed prefix's way whose slots all show the same.
+    /// Frees the arrays on a removed prefix's path whose slots all show the same.
     pub(super) fn collapse(&mut self, prefix: super::Prefix<K>) {
         let mut way = Vec::new();
         let (mut array, mut step) = (u64::from(Layout::<K>::FIRST * Layout::<K>::PER), 0);

@@ -2,7 +2,7 @@
 //!
 //! A key costs a load of its entry in the initial array, two loads (the bitmaps, side by side) for each
 //! node, and one for the next hop, which is fetched only at the end. The loads of one key wait for each
-//! other; those of different keys do not. So many keys descend the tree in step, a level at a time, and
+//! other; those of different keys do not. So keys descend the tree in step, a level at a time, and
 //! while one key's load is in flight the processor works on the others (D-131). Keys whose search
 //! has ended leave the batch; no branch depends on a key.
 
@@ -249,7 +249,7 @@ impl<const N: usize> Row<N> {
         lanes.next_multiple_of(VECTOR).min(N)
     }
 
-    /// Takes the lanes through the arrays to the nodes; returns how many bits that were.
+    /// Takes the lanes through the arrays to the nodes; returns how many bits that took.
     #[inline(always)]
     fn enter(&mut self, words: &[AtomicU64], lanes: usize, steps: &[u8]) -> u32 {
         let lanes = lanes.min(N);
@@ -304,7 +304,7 @@ impl<const N: usize> Row<N> {
     }
 
     /// Writes the next hops of the keys whose search has ended, compacts the active lanes, and
-    /// returns how many they are.
+    /// returns their number.
     #[inline(always)]
     fn pack(&mut self, hops: &mut [Option<NextHop>], lanes: usize) -> usize {
         let mut still = 0;

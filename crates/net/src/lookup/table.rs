@@ -78,8 +78,8 @@ pub const IPV6_LENGTHS: &[(u8, u32)] = &[
 ];
 
 /// Prefixes of each length in routing tables of mid-2001, per hundred thousand:
-/// 57 % of 24 bits, most others from 16 to 23 (Huston, "Analyzing the Internet's BGP routing table",
-/// The Internet Protocol Journal 4(1), 2001). It represents the part of Mae-West's table (D-135).
+/// 57 % have 24 bits, most others 16 to 23 (Huston, "Analyzing the Internet's BGP routing table",
+/// The Internet Protocol Journal 4(1), 2001). It stands in for the excerpt of Mae-West's table (D-135).
 pub const LENGTHS_2001: &[(u8, u32)] = &[
     (8, 25),
     (9, 5),

@@ -53,9 +53,9 @@ fn agrees<K: Key>(table: &impl LongestPrefixMatch<K>, linear: &Linear<K>, keys: 
     }
 }
 
-/// What only Tree Bitmap has: so many in flight, an explanation.
+/// What only Tree Bitmap has: a fixed number in flight, and an explanation.
 fn tree_agrees<K: Key>(table: &TreeBitmap<K>, linear: &Linear<K>, keys: &[K]) {
-    // As many in flight as the document's engines have, or fewer, give the same result.
+    // The result is the same with as many in flight as the document's engines have, or fewer.
     for keys in keys.as_chunks::<8>().0 {
         let mut few = [None; 8];
         table.lookup_in_flight(keys, &mut few);
@@ -183,7 +183,7 @@ fn direct_tables_refuse_what_does_not_fit_and_stay_unchanged() {
     let mut table = Direct::<u32>::new();
     let hop = |number| NextHop::new(number).expect("not zero");
     let prefix = |at: u32| Prefix::new(at << 8 | 1, 32).expect("32");
-    // A slot of 16 bits points to one of 2^15 arrays, or names one of one fewer next hops.
+    // A slot of 16 bits points to one of 2^15 arrays, or names one of 2^15 - 1 next hops.
     for at in 0..1 << 15 {
         table.insert(prefix(at), hop(1)).expect("there is room");
     }
@@ -197,7 +197,7 @@ fn direct_tables_refuse_what_does_not_fit_and_stay_unchanged() {
         (1 << 15, Some(hop(1)), Some(hop(7)))
     );
     assert_eq!(table.lookup((1 << 15) << 8 | 1), None);
-    // What was removed makes room, once nobody reads it.
+    // Removal makes room, once nobody reads what was removed.
     table.remove(prefix(5));
     table.insert(prefix(1 << 15), hop(1)).expect("there is room again");
     assert_eq!(table.lookup((1 << 15) << 8 | 1), Some(hop(1)));

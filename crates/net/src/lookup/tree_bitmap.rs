@@ -13,25 +13,25 @@
 //!
 //! | Option      | Default                   | Meaning                                                     |
 //! |-------------|---------------------------|-------------------------------------------------------------|
-//! | `initial`   | 18; for IPv6 12, 12, 3, 3 | first bits, looked up in arrays; none begins with a node    |
+//! | `initial`   | 18; for IPv6 12, 12, 3, 3 | first bits, looked up in arrays; if none, a node is first   |
 //! | `stride`    | 6                         | bits that a node examines, 1 to 6                           |
 //! | `end_nodes` | true                      | whether nodes without children use their external bitmap    |
 //! | `words_max` | 2^27 (1 GiB)              | limit in words of 8 bytes; insertions beyond it are refused |
 //!
 //! With 18 and 6, IPv4 prefixes of 24 bits are in end nodes: an address costs three memory accesses, entry,
-//! node, next hop, the last two mostly in one cache line. The first 30 bits of the IPv6 addresses in use are
-//! few, so arrays in four steps (see `array.rs`) take less memory than one for 18 bits, and two nodes less
-//! for each address; prefixes of 48 bits are in end nodes.
+//! node, next hop, the last two mostly in one cache line. The first 30 bits of the IPv6 addresses in use
+//! have few values, so arrays in four steps (see `array.rs`) take less memory than one for 18 bits, and each
+//! address visits two nodes fewer; prefixes of 48 bits are in end nodes.
 //!
 //! **Updates** write the changed node into a new block and publish it with one store (see `memory.rs`);
-//! changing a prefix's next hop is one store. Readers on other threads see the table before or after,
-//! never anything else, and never wait (D-132). A prefix within the initial bits is stored entry by
+//! changing a prefix's next hop is one store. Readers on other threads see the table before or after
+//! the change, never anything else, and never wait (D-132). A prefix within the initial bits is stored entry by
 //! entry, so it appears at slightly different times for different keys, but atomically for each key.
 //!
 //! Source: Eatherton, Varghese and Dittia, "Tree Bitmap: hardware/software IP lookups with incremental
 //! updates", CCR 34(2), 2004; WUCS description of the router §9.1, Figs 23 and 24 (D-128 to D-131).
 //! Deviations: each child has its own pointer instead of being stored side by side, so that a change
-//! moves one node and not its siblings; bitmaps have 64 bits whatever the stride, next hops 32.
+//! moves one node and not its siblings; bitmaps have 64 bits whatever the stride, next hops have 32.
 //!
 //! ```
 //! use lastmeter_net::lookup::{NextHop, Options, Prefix, TreeBitmap};
@@ -129,7 +129,7 @@ struct Visit {
 }
 
 impl<K: Key> TreeBitmap<K> {
-    /// An empty table. Panics if the options are beyond their limits.
+    /// An empty table. Panics if the options exceed their limits.
     pub fn new(options: Options) -> TreeBitmap<K> {
         let arrays = Arrays::new(options.initial);
         assert!((1..=super::node::STRIDE_MAX).contains(&options.stride), "a stride is 1 to 6 bits");
@@ -165,7 +165,7 @@ impl<K: Key> TreeBitmap<K> {
         assert_eq!(keys.len(), hops.len(), "a next hop for each key");
         self.shape.lookup_batch(self.memory.words(), keys, hops);
     }
-    /// As [`TreeBitmap::lookup_batch`] for `N` keys, at most 64, all of them in flight together: to
+    /// Like [`TreeBitmap::lookup_batch`] for `N` keys, at most 64, all of them in flight together: to
     /// measure the gain of interleaving (D-131, D-136).
     pub fn lookup_in_flight<const N: usize>(&self, keys: &[K; N], hops: &mut [Option<NextHop>; N]) {
         self.shape.lookup_in_flight(self.memory.words(), keys, hops);
@@ -204,7 +204,7 @@ impl<K: Key> TreeBitmap<K> {
     /// # Errors
     /// If the table's memory limit is reached; it is unchanged.
     pub fn insert(&mut self, prefix: Prefix<K>, hop: NextHop) -> Result<Option<NextHop>, Full> {
-        // The nodes down to the last bit, and a node split into one for each prefix.
+        // At worst, nodes down to the last bit, and one node split into one for each prefix.
         let levels = u32::from(K::BITS) / u32::from(self.options.stride) + 66;
         let words = levels * 4 + 512 + self.arrays.words_for_one();
         if self.memory.used() + words > self.options.words_max {
@@ -364,8 +364,8 @@ impl<K: Key> TreeBitmap<K> {
             return NextHop::new(old);
         }
     }
-    /// Publishes a node that lost a prefix or child; empty nodes are removed, and so are children that the
-    /// node above can hold.
+    /// Publishes a node that lost a prefix or child; empty nodes are removed, and so are children whose
+    /// prefix the node above can hold.
     fn withdraw(&mut self, key: K, mut visit: Visit, mut node: Node, way: &mut Vec<Visit>) {
         while node.is_empty() {
             let Some(above) = way.pop() else {

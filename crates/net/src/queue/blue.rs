@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! in --> (drop or mark with p) --> [ newest | ... | oldest ] --> out
-//!              ^ p += increment on overflow      ^ p -= decrement when the link falls idle
+//!              ^ p += increment on overflow      ^ p -= decrement when the link goes idle
 //! ```
 //!
 //! | Parameter   | Unit    | Default  | Meaning                                                       |
@@ -19,9 +19,9 @@
 //! Source: Feng, Kandlur, Saha & Shin, BLUE, University of Michigan CSE-TR-387-99, 1999, Fig. 2, and
 //! IEEE/ACM ToN 10(4), 2002; defaults are those of its reference code (configuration B2).
 //!
-//! Deviation: a queue here is not called when its link falls idle, so that moment is computed: when
-//! the packet that left last has been sent at the link's rate (at once where the rate is not known).
-//! It is applied, with its own time, at the next arrival.
+//! Deviation: a queue here is not called when its link goes idle, so that moment is computed: when
+//! the last packet has been sent at the link's rate (at once if the rate is not known). p falls, as of
+//! that moment, at the next arrival.
 //!
 //! Rows: D-75.
 
@@ -39,7 +39,7 @@ pub struct BlueOptions {
     pub increment: f64,
     /// Step by which p falls.
     pub decrement: f64,
-    /// Least time between changes of p.
+    /// Minimum time between changes of p.
     pub freeze: Duration,
     /// A longer queue also counts as loss.
     pub high: Option<u64>,
@@ -79,7 +79,7 @@ pub struct Blue {
     /// When p last rose and last fell; the same instant for both unless they freeze separately.
     rose: Option<Time>,
     fell: Option<Time>,
-    /// When the link falls idle, unless something arrives before.
+    /// When the link goes idle, unless something arrives first.
     idle_at: Option<Time>,
     marked: u64,
 }
@@ -142,7 +142,7 @@ impl Queue for Blue {
     fn dequeue(&mut self, now: Time) -> Option<Packet> {
         let packet = self.bank.pop(0);
         match &packet {
-            // An empty queue has no delay, whatever was computed.
+            // The link finds nothing to send: it is idle now, whatever was computed.
             None => {
                 if self.idle_at.is_some() {
                     self.note_idle(now);
@@ -171,7 +171,7 @@ impl Described for Blue {
         params: &[
             Param::or("increment", PROBABILITY, "0.0025").is("step by which p rises"),
             Param::or("decrement", PROBABILITY, "0.00025").is("step by which p falls"),
-            Param::or("freeze", ParamKind::Time, "100 ms").is("least time between changes of p"),
+            Param::or("freeze", ParamKind::Time, "100 ms").is("minimum time between changes of p"),
             Param::optional("high", ParamKind::COUNT, "none")
                 .is("a queue longer than this also counts as loss"),
             Param::or("separate", ParamKind::Flag, "false").is("rise and fall freeze separately"),
@@ -181,8 +181,8 @@ impl Described for Blue {
         ],
         source: "Feng, Kandlur, Saha & Shin, CSE-TR-387-99, 1999, Fig. 2; IEEE/ACM ToN 10(4), 2002",
         deviations: &[
-            "When the link falls idle is computed from its rate, and applied at the next \
-                       arrival.",
+            "The moment when the link goes idle is computed from its rate; p falls at the \
+            next arrival.",
         ],
         counters: &[MARKED],
         drops: &[FULL, ("blue", "packets dropped at random")],
@@ -234,7 +234,7 @@ mod tests {
         let mut queue = blue(BlueOptions { rate, ..BlueOptions::usual(Room::UNLIMITED) });
         queue.p = 0.0003;
         for (ms, p) in [(0, 0.0003), (200, 0.00005), (201, 0.00005), (400, 0.0)] {
-            // 1500 bytes take 1 ms, so the packet at 201 ms finds the link just falling idle.
+            // 1500 bytes take 1 ms, so the packet at 201 ms finds the link just going idle.
             queue.random = Stream::new(1, "no drop");
             queue.enqueue(at(ms), packet(0, 1500)).unwrap();
             assert!((queue.p - p).abs() < 1e-12, "{ms}: {}", queue.p);

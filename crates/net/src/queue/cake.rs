@@ -1,5 +1,5 @@
-//! CAKE: a queue for each flow under COBALT (CoDel with BLUE beside it), served by a deficit round robin that is fair
-//! to hosts, too.
+//! CAKE: a queue for each flow under COBALT (CoDel with BLUE beside it), served by deficit round robin that is also
+//! fair to hosts.
 //!
 //! ```text
 //!      /-> queue 0 [ ... ] COBALT -\      sparse queues first; a turn's quantum is divided by how many
@@ -12,20 +12,20 @@
 //! | `queues`  | queues  | 1024     | number of queues onto which flows are hashed                           |
 //! | `hosts`   | flag    | true     | whether a turn's quantum is divided among the queues of a host         |
 //! | `rtt`     | time    | 100 ms   | interval of COBALT; its target is a twentieth, at least 1.5 packet times |
-//! | `mtu`     | size    | 1500 B   | the packet whose time counts                                           |
+//! | `mtu`     | size    | 1500 B   | packet whose transmission time limits the target                       |
 //! | `ecn`     | flag    | true     | mark if both ends support ECN                                          |
 //! | `packets` | packets | no limit | limit on packets in all queues                                         |
 //! | `bytes`   | size    | 4 MiB    | limit on bytes in all queues                                           |
 //!
-//! The quantum is the bytes of 1/4096 s at the rate of the line, from 300 to 1514 B. When full, the oldest packet of
-//! the queue with the most bytes is dropped, and the BLUE of this queue drops more from then on. (D-79)
+//! The quantum is what the line sends in 1/4096 s, but at least 300 and at most 1514 B. When full, the oldest packet
+//! of the queue with the most bytes is dropped, and that queue's BLUE drops more from then on. (D-79)
 //!
 //! Source: Høiland-Jørgensen, Täht & Morton, Piece of CAKE, LANMAN 2018, §3 (flow isolation, COBALT), and the
-//! constants of `sch_cake` in Linux: BLUE adds 1/256 when its queue overflows, at most once in a target, and takes
-//! 1/4096 away when it is empty. Deviations: there is one tin, and no shaper, as the link has its rate (classes and
-//! shapers are `priority`, `h-pfq` and `token-bucket`). Flows are hashed by a plain hash, not with eight ways. A packet
-//! has no source, so that the hosts of a flow are its path and its destination. Queues of a decayed state are kept as
-//! any other.
+//! constants of `sch_cake` in Linux: BLUE adds 1/256 when its queue overflows, at most once per target time, and
+//! subtracts 1/4096 when it is empty. Deviations: there is one tin and no shaper, because the link has its own rate
+//! (for classes and shapers, see `priority`, `h-pfq` and `token-bucket`). The hash is plain, not 8-way
+//! set-associative. A packet has no source, so a flow's hosts are its path and its destination. Decaying queues are
+//! kept like any others.
 
 use super::codel;
 use super::flows::{Bank, By, Classifier, End, PACKETS, QUEUES_MAX, Room, Unit, of_bank};
@@ -42,7 +42,7 @@ const INCREMENT: f64 = 1.0 / 256.0;
 const DECREMENT: f64 = 1.0 / 4096.0;
 /// Bounds of the quantum.
 const QUANTUM: (u64, u64) = (300, 1514);
-/// A quantum is the bytes of this part of a second.
+/// A quantum is what the line sends in a second, divided by this.
 const QUANTA_PER_SECOND: u64 = 4096;
 
 /// Options of CAKE; see the table above.
@@ -50,11 +50,11 @@ const QUANTA_PER_SECOND: u64 = 4096;
 pub struct CakeOptions {
     /// The number of queues; `None`: one for each flow.
     pub queues: Option<usize>,
-    /// Whether hosts share the line, and each host's flows what it has.
+    /// Whether hosts share the line, and each host's flows its share.
     pub hosts: bool,
-    /// The round trip for which it is tuned.
+    /// The round-trip time for which it is tuned.
     pub rtt: Duration,
-    /// The packet whose time counts.
+    /// The packet whose transmission time limits the target.
     pub mtu: Bytes,
     /// Whether packets are marked.
     pub ecn: bool,
@@ -84,12 +84,12 @@ impl CakeOptions {
     }
 }
 
-/// Times of COBALT.
+/// COBALT's times.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     target: Duration,
     interval: Duration,
-    /// Of a packet on the line.
+    /// Transmission time of a packet.
     packet: Duration,
     ecn: bool,
 }
@@ -114,7 +114,7 @@ struct Cobalt {
     p_changed: Time,
 }
 
-/// What becomes of a packet at the head.
+/// What happens to a packet at the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Sent,
@@ -148,7 +148,7 @@ impl Cobalt {
             self.schedule(self.drop_next, times);
         }
     }
-    /// A packet at the head, while so many queues are backlogged.
+    /// Decides about the packet at the head, while `busy` queues are backlogged.
     fn fate(
         &mut self,
         now: Time,
@@ -174,7 +174,7 @@ impl Cobalt {
                 self.count = self.count.saturating_add(1);
                 self.schedule(self.drop_next, times);
             } else {
-                // The drop rate falls as it rose.
+                // The drop rate falls in the same steps as it rose.
                 while self.count > 0 && now >= self.drop_next {
                     self.count -= 1;
                     self.schedule(self.drop_next, times);
@@ -193,16 +193,16 @@ impl Cobalt {
     }
 }
 
-/// The two ends of a flow, and how many of the queues that are not empty each has.
+/// The two ends of each flow, and how many backlogged queues each end has.
 #[derive(Debug, Default)]
 struct Loads {
-    /// The path and the destination of each queue that is not empty.
+    /// The path and the destination of each backlogged queue.
     of: Vec<[u64; 2]>,
     busy: BTreeMap<u64, u64>,
 }
 
 impl Loads {
-    /// Apart from the number of any path.
+    /// Distinct from the number of any path.
     const DESTINATION: u64 = 1 << 32;
 
     fn ends(packet: &Packet) -> [u64; 2] {
@@ -350,7 +350,7 @@ impl Described for Cake {
                 .is("whether a turn's quantum is divided among the queues of a host"),
             Param::or("rtt", ParamKind::Time, "100 ms")
                 .is("interval of COBALT; its target is a twentieth, at least 1.5 packet times"),
-            Param::or("mtu", ParamKind::PACKET, "1500 B").is("the packet whose time counts"),
+            Param::or("mtu", ParamKind::PACKET, "1500 B").is("packet whose time limits the target"),
             Param::or("ecn", ParamKind::Flag, "true").is("mark if both ends support ECN"),
             PACKETS,
             Param::or("bytes", ParamKind::BUFFER, "4 MiB").is("limit on bytes in all queues"),
@@ -358,14 +358,14 @@ impl Described for Cake {
         source: "Høiland-Jørgensen, Täht & Morton, Piece of CAKE, LANMAN 2018; sch_cake of Linux",
         deviations: &[
             "One tin, and no shaper.",
-            "The hash has no random key and no eight ways.",
+            "The hash has no random key and is not set-associative.",
             "The hosts of a flow are its path and its destination.",
         ],
         counters: &[MARKED],
         drops: &[
             LONG,
             ("codel", "packets that COBALT's CoDel dropped from a standing queue"),
-            ("blue", "packets that COBALT's BLUE dropped of a flow that does not give way"),
+            ("blue", "packets that COBALT's BLUE dropped from an unresponsive flow"),
             ("longest queue", "packets of the longest queue, dropped to make room"),
         ],
         example: one_queue!("cake = {}"),
@@ -440,7 +440,7 @@ mod tests {
         assert!((1450..1550).contains(&share(false)), "{}", share(false));
     }
 
-    /// A queue that stands loses a packet after an interval, then after interval / sqrt(n), n = 2, 3, ...
+    /// A standing queue loses a packet after an interval, then after interval / sqrt(n), n = 2, 3, ...
     #[test]
     fn drops_from_a_standing_queue_follow_the_square_root_law() {
         let mut queue = cake(CakeOptions::usual());
@@ -459,8 +459,8 @@ mod tests {
         }
     }
 
-    /// BLUE holds a flood that CoDel's law is too slow for: 256 overflows, each in a target of its own, and
-    /// every packet is dropped; in an idle time it takes 4096 targets to forget them.
+    /// BLUE contains a flood that CoDel's law is too slow for: after 256 overflows, each in its own target time,
+    /// every packet is dropped; while idle, it takes 4096 target times to recover.
     #[test]
     fn blue_rises_with_each_overflow_and_falls_while_empty() {
         let times = Times::of(&CakeOptions::usual());

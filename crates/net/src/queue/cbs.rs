@@ -15,11 +15,11 @@
 //!
 //! Credit grows with idleSlope while packets of the class wait, falls with idleSlope - portTransmitRate
 //! while one is sent, and goes to zero when none waits and it is positive; a negative one recovers with
-//! idleSlope. A class without a reservation counts among the others. If the link has no constant rate,
+//! idleSlope. A class without a reservation is one of the others. If the link has no constant rate,
 //! sending costs no credit and nothing is shaped.
 //!
-//! Within maxInterferenceSize x idleSlope / portTransmitRate (hiCredit) and maxFrameSize x sendSlope /
-//! portTransmitRate (loCredit) A's credit stays without clamping.
+//! A's credit needs no clamping to stay within maxInterferenceSize x idleSlope / portTransmitRate (hiCredit)
+//! and maxFrameSize x sendSlope / portTransmitRate (loCredit).
 //!
 //! Source: IEEE 802.1Q-2018 §8.6.8.2 and Annex L (802.1Qav-2009), names as there.
 //!
@@ -89,7 +89,7 @@ impl Cbs {
         }
     }
 
-    /// Credits at `to`, not before the last packet has been sent.
+    /// Credits at `to`, or when the last packet has been sent, if that is later.
     fn credits(&self, to: Time) -> ([i128; SHAPED], Time) {
         let mut credit = self.credit;
         let mut at = self.at;
@@ -264,7 +264,7 @@ mod tests {
         Cbs::new(slopes, Some((PORT, Bytes::ZERO)), Room::UNLIMITED)
     }
 
-    /// Serves the queue as a port does, with random arrivals: bytes sent of each class, and for how long.
+    /// Serves the queue as a port does, with random arrivals; returns the bytes sent of each class, and the time.
     fn served(queue: &mut Cbs, seed: u64, load: [f64; 3]) -> ([u64; 3], Duration) {
         let mut random = Stream::new(seed, "cbs");
         let end = Time::START + Duration::from_ms(40);

@@ -8,13 +8,13 @@
 //!
 //! | Parameter   | Unit  | Default         | Meaning                                           |
 //! |-------------|-------|-----------------|---------------------------------------------------|
-//! | `cells`     | cells | required        | Q, most that it holds                             |
+//! | `cells`     | cells | required        | Q, limit on cells held                            |
 //! | `policy`    | word  | `early`         | `tail`, `partial`, or `early` (which includes it) |
 //! | `threshold` | cells | half of `cells` | T, from which new packets are discarded whole     |
 //!
 //! The virtual circuit is that of the cell's header, if it has one ([`crate::sar`]), else a path and
 //! flow; a cell whose `ends` is set is the last of its packet, and the
-//! next cell of its circuit is a first one. The last cell of a packet that lost others is admitted if
+//! next cell of its circuit begins another. The last cell of a packet that lost others is admitted if
 //! there is room, so that the reassembler can tell packets apart; an early discard takes the whole packet.
 //!
 //! Source: Romanow & Floyd, Dynamics of TCP Traffic over ATM Networks, IEEE JSAC 13(4), 1995, §4
@@ -145,13 +145,13 @@ impl Described for CellDiscard {
             Param::or("policy", ParamKind::Choice(&["tail", "partial", "early"]), "early")
                 .is("what happens to packets that lose a cell, or would"),
             Param::optional("threshold", ParamKind::COUNT, "half of `cells`")
-                .is("number of cells above which new packets are discarded whole"),
+                .is("number of cells from which new packets are discarded whole"),
         ],
         source: "Romanow & Floyd, IEEE JSAC 13(4), 1995, §4",
         deviations: &["The default threshold does not count active circuits."],
         drops: &[
             FULL,
-            ("early discard", "cells of packets that began when it was crowded"),
+            ("early discard", "cells of packets that began at or above the threshold"),
             ("partial discard", "cells of packets that had lost one, up to their last"),
         ],
         example: one_queue!("cell-discard = { cells = 512 }"),

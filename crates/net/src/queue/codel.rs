@@ -266,8 +266,8 @@ mod tests {
         Time::START + Duration::from_ms(ms)
     }
 
-    /// When packets are dropped by a queue that is fed one packet each millisecond, two at first
-    /// for `extra` milliseconds, and emptied at the same rate.
+    /// When packets are dropped from a queue that receives one packet a millisecond, but two during the
+    /// first `extra` milliseconds, and sends one a millisecond.
     fn drops(options: CodelOptions, extra: u64, end: u64) -> (Vec<u64>, Codel) {
         let mut queue = Codel::new(options, Room::UNLIMITED);
         let mut times = Vec::new();

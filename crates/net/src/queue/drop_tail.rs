@@ -1,7 +1,7 @@
 //! Drop-tail: first in, first out; packets that do not fit are refused.
 //!
 //! ```text
-//! in --> [ newest | ... | oldest ] --> out          refused when either limit would be passed
+//! in --> [ newest | ... | oldest ] --> out          refused if it would exceed either limit
 //! ```
 //!
 //! Rows: D-76.
@@ -72,7 +72,7 @@ impl Described for DropTail {
     const PAGE: &'static Page = &Page {
         name: "drop-tail",
         family: Family::Queue,
-        what: "First in, first out; a packet that would pass either limit is dropped.",
+        what: "First in, first out; a packet that would exceed either limit is dropped.",
         ports: "in --> [ newest | ... | oldest ] --> out",
         params: &[
             Param::optional("packets", ParamKind::COUNT, "no limit").is("limit on packets held"),

@@ -25,11 +25,11 @@
 //! 1995, §3; longest-queue drop after McKenney, Stochastic Fairness Queueing, INFOCOM 1990; the
 //! combination is what the Washington University papers call DRR (D-77).
 //!
-//! Deviation: none in the schedule. Which end drops is not given; the front is our choice because
+//! Deviation: none in the schedule. The sources leave open which end drops; the front is our choice because
 //! it tells the sender of the loss sooner (Lakshman, Neidhardt & Ott 1996), and ns-2's DRR, which the
-//! Washington University study used, drops there. Of queues of equal length the one that was
-//! served longest ago drops, as in ns-2, whose search begins with the queue in turn: with a fixed
-//! choice, the same connection would lose packets whenever many queues are short.
+//! Washington University study used, drops there. Among queues of equal length, the one
+//! served longest ago drops, as in ns-2, whose search starts at the queue whose turn it is: with a
+//! fixed choice, the same connection would lose packets whenever many queues are short.
 
 use super::flows::{
     BY, BYTES, Bank, Classifier, End, PACKETS, QUEUES, Ring, Room, Unit, WEIGHTS, of_bank, weight,
@@ -74,7 +74,7 @@ pub struct DrrOptions {
     pub by: super::By,
     /// The number of queues to hash onto; `None`: one each.
     pub queues: Option<usize>,
-    /// Bytes added each turn to a deficit of weight 1.
+    /// Bytes added each turn to the deficit of a queue of weight 1.
     pub quantum: Bytes,
     /// Weights; those not listed are 1.
     pub weights: Vec<u64>,
@@ -118,7 +118,7 @@ pub(super) struct Rounds<V> {
     turns: Vec<Turn>,
     quantum: u64,
     weights: Vec<u64>,
-    /// The sum of the weights of queues that are not empty.
+    /// The sum of the weights of backlogged queues.
     busy: u64,
     drop_from: End,
     pub(super) victim: V,
@@ -229,7 +229,7 @@ impl<V: Victim> Queue for Rounds<V> {
             self.ring.rotate();
         }
     }
-    /// Of the queues that are not empty, its own counted in, each is granted a share in proportion to its weight.
+    /// Each backlogged queue, and the packet's own, is granted a share in proportion to its weight.
     fn granted(&self, packet: &Packet) -> Granted {
         // A new flow has the next queue.
         let at = self.classifier.find(packet).unwrap_or(self.turns.len());
@@ -364,7 +364,7 @@ mod tests {
     fn of_queues_of_equal_length_the_one_served_longest_ago_drops() {
         let mut queue = Drr::new(options(6));
         let mut lost = Vec::new();
-        // Three flows hold two packets each; each in turn is served, and sends one more than that.
+        // Three flows hold two packets each; whenever one is served, each of them adds a packet.
         for flow in [0, 1, 2, 0, 1, 2] {
             queue.enqueue(Time::START, packet(flow, 1500)).unwrap();
         }
@@ -413,7 +413,7 @@ mod tests {
         }
         assert_eq!(asked(&queue, 0), granted(500, 250_000));
         assert_eq!(asked(&queue, 1), granted(1500, 750_000));
-        // A third one would have the weight of those not listed.
+        // A third one would have weight 1, as it is not listed.
         assert_eq!(asked(&queue, 2), granted(0, 200_000));
         drain(&mut queue, Time::START);
         assert_eq!(asked(&queue, 1), granted(0, 1_000_000));

@@ -23,8 +23,8 @@
 //! | `bytes`    | size    | no limit | limit on bytes in both                                       |
 //!
 //! Marks and drops are spread evenly, not drawn at random (`recur` of Fig. 4): a queue adds up the likelihoods of its
-//! packets, and each time the sum passes 1 one is marked or dropped. From p'^2 = 1/k^2 up (overload, A.2),
-//! packets of both queues are dropped with p'^2, and those left in L are all marked.
+//! packets, and a packet is marked or dropped each time the sum passes 1. From p'^2 = 1/k^2 up (overload, A.2),
+//! packets of both queues are dropped with probability p'^2, and the rest of L are all marked.
 //!
 //! Source: RFC 9332, appendix A.2 (Figs. 3, 5, 7 and 8), with the defaults of Fig. 2: `update` is min(target,
 //! RTT_max / 3), `alpha` 0.1 update / RTT_max^2 and `beta` 0.3 / RTT_max, for RTT_max = 100 ms. The text
@@ -33,8 +33,8 @@
 //! Deviations: the scheduler, which the RFC leaves open, is weighted by credit in bytes as in Linux: it
 //! changes only while both queues wait, and favours L after an idle time. L's length for `floor` counts the
 //! departing packet, since the text speaks of a queue of "only 1 packet", although Fig. 7 tests after
-//! removing it. A likelihood counts as at most 1. A full buffer refuses packets that do not fit instead of keeping an
-//! MTU free. Updates that fall due between calls are made at the next call, at most 1000, with the heads at that time.
+//! removing it. Likelihoods are capped at 1. A full buffer refuses packets that do not fit instead of keeping an
+//! MTU free. Updates that fall due between calls are made at the next call, at most 1000, with its heads.
 
 use super::flows::{BYTES, Bank, PACKETS, Room, of_bank};
 use super::red::{MARKED, PROBABILITY};
@@ -87,7 +87,7 @@ impl DualPi2Options {
 
 const L: usize = 0;
 const C: usize = 1;
-/// Most overdue updates that one call makes.
+/// Limit on overdue updates made by one call.
 const UPDATES_MAX: u32 = 1000;
 
 /// What happens to a packet chosen to signal congestion.
@@ -141,7 +141,7 @@ impl DualPi2 {
             if self.update_at > now {
                 return;
             }
-            // Fig. 8, line 2a: the longer of both, so that L alone is controlled too.
+            // Fig. 8, line 2a: the longer of the two, so that L alone is controlled, too.
             let delay = self.delay(self.update_at, C).max(self.delay(self.update_at, L));
             self.calculate(delay);
             self.update_at += self.options.update;
@@ -174,7 +174,7 @@ impl DualPi2 {
             _ => {}
         }
     }
-    /// Fig. 4, `recur`: true in a share `likelihood` of calls, evenly spaced.
+    /// Fig. 4, `recur`: true for a fraction `likelihood` of calls, evenly spaced.
     fn recur(&mut self, at: usize, likelihood: f64) -> bool {
         let count = &mut self.counts[at];
         *count += likelihood.min(1.0);
@@ -341,8 +341,8 @@ mod tests {
         assert!(pairs.count() >= 198, "two of every five");
     }
 
-    /// RFC 9332, Fig. 7, line 4b and 12b: from k p' = 1 on, both queues drop with p'^2, whether or not packets
-    /// support ECN, and what is left in L is all marked.
+    /// RFC 9332, Fig. 7, line 4b and 12b: from k p' = 1 on, both queues drop with probability p'^2, whether or not
+    /// packets support ECN, and the rest of L are all marked.
     #[test]
     fn overload_drops_from_both_queues_and_marks_the_rest_of_l() {
         for (base, c_drops, l_drops) in [(0.49, 0, 0), (0.5, 250, 250)] {
@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    /// RFC 9332, Fig. 5 and lines 5a to 5d of Fig. 7: 0.8 ms, and 0.4 ms from there to all.
+    /// RFC 9332, Fig. 5 and lines 5a to 5d of Fig. 7: it starts at 0.8 ms, and marks all 0.4 ms later.
     #[test]
     fn the_ramp_marks_by_delay_but_never_a_queue_of_one_packet() {
         let us = Duration::from_us;
@@ -386,7 +386,7 @@ mod tests {
             check::drain(&mut queue, Time::START + us(5000));
             queue.marked
         };
-        // The last one, alone, is not marked; and a sum has to pass 1.
+        // The last one, alone, is not marked; and the sum has to pass 1 first.
         assert_eq!((marked(1), marked(10)), (0, 8));
     }
 

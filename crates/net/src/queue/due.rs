@@ -31,7 +31,7 @@ impl Ord for Due {
     }
 }
 
-/// A buffer of packets in the order of their instants.
+/// A buffer of packets ordered by their instants.
 #[derive(Debug)]
 pub(super) struct Agenda {
     waiting: BinaryHeap<Reverse<Due>>,

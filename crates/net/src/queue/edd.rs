@@ -11,12 +11,12 @@
 //! | `bound`     | time    | 0         | d: time from a packet's logical arrival to its deadline      |
 //! | `horizon`   | time    | 0         | h: how early a packet may be sent                            |
 //! | `longest`   | size    | 1500 B    | longest packet assumed by admission; longer ones are dropped |
-//! | `admission` | word    | `d-order` | test of channels that ask for admission here                 |
+//! | `admission` | word    | `d-order` | admission test for channels                                  |
 //! | `packets`   | packets | no limit  | limit on packets held                                        |
 //! | `bytes`     | size    | no limit  | limit on bytes held                                          |
 //!
-//! A packet with a deadline is a real-time packet; one without (deadline zero) is best effort. It is
-//! early until its logical arrival l = deadline - d. With h = 0 no real-time packet is sent before its time,
+//! A packet with a deadline is a real-time packet; one without (deadline zero) is best effort. The
+//! former is early until its logical arrival l = deadline - d. With h = 0 no real-time packet is sent before its time,
 //! even if the link idles. Equal deadlines are served first in, first out. A flow that has been
 //! admitted here has its own bound ([`Promise`]); if there is such a flow, no packet longer than
 //! `longest` may pass, because it would block for longer than admission assumed. (E-22 to E-24)
@@ -41,7 +41,7 @@ pub struct Edd {
     bound: Duration,
     horizon: Duration,
     room: Room,
-    /// By path and flow: logical arrival and deadline here, before the deadline at the end.
+    /// By path and flow: how long the logical arrival and the deadline here precede the end-to-end deadline.
     promises: BTreeMap<(PathId, FlowId), (Duration, Duration)>,
     /// The longest packet allowed, if a flow has been admitted.
     longest: Bytes,
@@ -167,10 +167,9 @@ impl Described for Edd {
         params: &[
             Param::or("bound", ParamKind::Time, "0 s").is("time from logical arrival to deadline"),
             Param::or("horizon", ParamKind::Time, "0 s").is("how early a packet may be sent"),
-            Param::or("longest", ParamKind::PACKET, "1500 B").is(
-                "longest packet that promises to channels count with; longer ones are dropped \
-                 where there are channels",
-            ),
+            Param::or("longest", ParamKind::PACKET, "1500 B")
+                .is("longest packet assumed by admission; longer ones are dropped if there are \
+                 channels"),
             Param::or("admission", ParamKind::Choice(&["d-order", "edf"]), "d-order")
                 .is("admission test of channels: by response times under fixed \
                  priorities, or exactly"),
@@ -221,7 +220,7 @@ mod tests {
         assert_eq!(flow(queue.dequeue(at(15))), Some(1));
     }
 
-    /// E-23, E-24: the same deadline at the end, and different bounds here.
+    /// E-23, E-24: the same end-to-end deadline, and different bounds here.
     #[test]
     fn an_admitted_flow_has_its_own_bound_and_no_packet_longer_than_assumed_passes() {
         let us = Duration::from_us;
@@ -251,7 +250,7 @@ mod tests {
     fn meets_every_deadline_that_can_be_met() {
         let mut random = lastmeter_base::Stream::new(1, "edd");
         let mut queue = Edd::new(Duration::from_secs(1), Duration::ZERO, Room::UNLIMITED);
-        // The n-th deadline in order is at least n + 1, so that some order meets all.
+        // The n-th deadline in order is at least n + 1, so some order meets them all.
         let mut slots: Vec<u64> = (0..500).map(|n| n + 1 + random.below(5)).collect();
         (0..500).for_each(|n| slots.swap(n, random.below(500) as usize));
         slots.iter().for_each(|&slot| queue.enqueue(at(0), due(0, slot)).unwrap());

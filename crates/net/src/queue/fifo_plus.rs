@@ -11,7 +11,7 @@
 //! | `bytes`   | size    | no limit | limit on bytes held                                      |
 //!
 //! Each packet carries in `behind` how much longer than its class's mean it has waited at the
-//! hops before. A hop orders packets by when they would have arrived with the mean wait everywhere.
+//! hops before. A hop orders packets by when they would have arrived had each of those delayed them by its mean.
 //!
 //! Source: Clark, Shenker & Zhang, Supporting Real-Time Applications in an Integrated Services Packet
 //! Network, SIGCOMM 1992, §6; E-04. Deviation: the paper does not say how the mean is measured; an

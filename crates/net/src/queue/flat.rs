@@ -37,14 +37,14 @@ use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Duration, Packet, Time, here};
 use std::collections::VecDeque;
 
-/// The rate of the root; a leaf's weight is a whole number of these parts, rounded down.
+/// The root's rate in the units of a leaf's weight, which is a whole number, rounded down.
 const WHOLE: u64 = 1 << 32;
 
 /// The tree, and what its traversals know.
 #[derive(Debug)]
 struct Mapping {
     tree: Tree,
-    /// Sums of the weights of active children, of the last phase A.
+    /// Sums of the weights of active children, from the last phase A.
     sums: Vec<u64>,
     active: Vec<bool>,
     rates: Vec<u64>,

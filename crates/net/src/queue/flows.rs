@@ -118,7 +118,7 @@ impl Classifier {
         }
         let mask = self.slots.len() - 1;
         let mut at = hash(key) as usize & mask;
-        // Half of the slots are free.
+        // At least half of the slots are free.
         while self.slots[at].1 != FREE {
             if self.slots[at].0 == key {
                 return Some(self.slots[at].1 as usize);
@@ -178,7 +178,7 @@ impl Classifier {
     }
 }
 
-/// One of so many queues.
+/// One of this many queues.
 #[inline]
 fn spread(key: u64, queues: usize) -> usize {
     ((u128::from(hash(key)) * queues as u128) >> 64) as usize
@@ -306,7 +306,7 @@ pub(super) struct Bank {
     unit: Unit,
     longest: Option<Tournament<u64>>,
     shortest: Option<Tournament<u64>>,
-    /// Counts each time that a queue is served or becomes non-empty; wraps.
+    /// Incremented each time a queue is served or becomes non-empty; wraps.
     turn: u32,
     victims: VecDeque<(Packet, &'static str)>,
 }
@@ -328,13 +328,13 @@ impl Bank {
             victims: VecDeque::new(),
         }
     }
-    /// Also keeps track of the longest queue, and of the shortest where `shortest`.
+    /// Also keeps track of the longest queue, and, with `shortest`, of the shortest.
     pub(super) fn ranked(room: Room, unit: Unit, shortest: bool) -> Bank {
         let tree = || Tournament::new(u64::MAX);
         let shortest = shortest.then(tree);
         Bank { unit, longest: Some(tree()), shortest, ..Bank::new(room) }
     }
-    /// Makes sure that queue `at` exists; returns their number.
+    /// Makes sure that queue `at` exists; returns the number of queues.
     #[inline]
     pub(super) fn reach(&mut self, at: usize) -> usize {
         if at >= self.fifos.len() {
@@ -407,7 +407,7 @@ impl Bank {
             shortest.set(at, key(length));
         }
     }
-    /// The longest queue; of equal ones the one that was served longest ago.
+    /// The longest queue; of equal ones, the one served longest ago.
     #[inline]
     pub(super) fn longest(&self) -> Option<usize> {
         self.longest.as_ref()?.winner()

@@ -19,14 +19,14 @@
 //! | `bytes`    | size    | no limit | limit on bytes in all queues                         |
 //! | `batch`    | packets | 64       | limit on packets dropped per overflow  (§4.1)        |
 //!
-//! When the line falls idle, no queue is new or old any longer: the next packet of each flow finds a new one, as in
-//! Linux, whose line asks in vain before it idles. Where the rate of the line is not constant, they keep their turns
-//! until it asks.
+//! When the line goes idle, both lists are emptied, so that the next packet of each flow finds a new queue, as in
+//! Linux, whose device polls in vain before it idles. If the rate of the line is not constant, they are emptied by
+//! that poll.
 //!
 //! When full, half of the packets of the queue with the most bytes, at most `batch`, are dropped from
 //! its head.
 //!
-//! Source: RFC 8290, §4. A queue has used up its credits at zero ("at least a quantum of bytes", and so
+//! Source: RFC 8290, §4. A queue has used up its credits at zero ("at least a quantum of bytes"; as in
 //! Linux), although the same sentence of §4.2 says "negative". Half of an odd number of packets is rounded
 //! up, so that an overflow always drops. Deviations: the hash has no random key, because runs must be
 //! repeatable; there is no `ce_threshold` (§5.2.7, off by default).
@@ -56,7 +56,7 @@ pub struct FqCodelOptions {
     pub room: Room,
     /// Limit on packets dropped per overflow.
     pub batch: u64,
-    /// The rate of the line, from which it is known when it idles; `None`: when it asks in vain.
+    /// The rate of the line, which tells when it goes idle; `None`: when it polls in vain.
     pub rate: Option<Rate>,
     /// Line time of a packet beyond its length.
     pub framing: Bytes,
@@ -86,7 +86,7 @@ pub struct FqCodel {
     laws: Vec<Law>,
     turns: Turns,
     options: FqCodelOptions,
-    /// When the line falls idle, unless something arrives before.
+    /// When the line goes idle, unless something arrives first.
     idle_at: Option<Time>,
     marked: u64,
 }
@@ -237,9 +237,9 @@ mod tests {
         assert_eq!(queue.dequeue(Time::START).unwrap().flow.0, 9);
     }
 
-    /// The line is busy with what it sends for as long as the framing takes, too: until then a flow keeps its turn.
+    /// The line is busy with a packet's framing, too: until that has left, a flow keeps its turn.
     #[test]
-    fn a_line_idles_when_a_packet_s_framing_has_left_too() {
+    fn a_line_idles_only_when_a_packet_s_framing_has_left() {
         let (rate, framing) = (Some(Rate::from_mbit(12)), Bytes(150));
         // 1500 B take 1 ms, the framing 0.1 ms.
         for (after, order) in [(1050, [0, 1, 0]), (1200, [0, 0, 1])] {
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// RFC 8290 §4.2: a queue that empties while new passes through the old ones once.
+    /// RFC 8290 §4.2: a queue that empties while new passes through the old list once.
     #[test]
     fn a_queue_cannot_stay_new_by_emptying_again_and_again() {
         let mut queue = FqCodel::new(each());
@@ -270,7 +270,7 @@ mod tests {
         assert!((13..=17).contains(&sparse), "{sparse}");
     }
 
-    /// RFC 8290 §4.2 and Fig. 1: a new queue that empties is old, even where no other is; only an old
+    /// RFC 8290 §4.2 and Fig. 1: a new queue that empties becomes old, even if no other is; only an old
     /// one that is found empty leaves the lists.
     #[test]
     fn a_new_queue_that_empties_is_old_before_it_is_gone() {
@@ -288,7 +288,7 @@ mod tests {
         assert!(queue.turns.old.is_empty() && queue.turns.new.is_empty());
     }
 
-    /// Linux asks the discipline in vain before its line idles, and so empties both lists.
+    /// Linux polls the discipline in vain before its line idles, which empties both lists.
     #[test]
     fn after_an_idle_time_every_queue_is_new_with_its_whole_quantum() {
         let rate = Some(Rate::from_gbit(1)); // 1500 bytes take 12 us.

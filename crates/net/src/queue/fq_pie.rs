@@ -22,11 +22,11 @@
 //! | `packets` | packets | 10240    | limit on packets in all queues                     |
 //! | `bytes`   | size    | 32 MiB   | limit on bytes in all queues                       |
 //!
-//! When full, the arrival is dropped, as by the tail drop of each queue. (D-79)
+//! When full, the arrival is dropped. (D-79)
 //!
-//! Source: the discipline `fq_pie` of Linux since 5.6, tc-fq_pie(8), which has PIE of RFC 8033 for each queue of RFC
-//! 8290. Deviations: those of `pie` and `fq-codel`; the probability of a queue is updated when a packet comes or
-//! goes, with the updates that fell due before, not by a timer.
+//! Source: the discipline `fq_pie` of Linux since 5.6, tc-fq_pie(8), which runs the PIE of RFC 8033 on each queue of
+//! RFC 8290. Deviations: those of `pie` and `fq-codel`; a queue's probability is not updated by a timer: updates that
+//! have fallen due are made when a packet arrives or leaves.
 
 use super::drr::QUANTUM;
 use super::flows::{BY, Bank, By, Classifier, QUEUES_MAX, Room, of_bank};
@@ -210,11 +210,11 @@ mod tests {
     /// Each queue has its own probability: only the flow with a standing queue loses packets, and its delay
     /// comes down to about the target.
     #[test]
-    fn only_the_flow_that_stands_loses_packets() {
+    fn only_the_flow_with_a_standing_queue_loses_packets() {
         let mut queue = queue(FqPieOptions::usual());
         let (mut lost, mut delay) = (Vec::new(), Duration::ZERO);
         for ms in 0..20_000 {
-            // The line has a packet a millisecond; the first flow sends 1.2, the other a twentieth.
+            // The line sends a packet a millisecond; the first flow offers 1.2, the other a twentieth.
             let extra = u64::from(ms % 5 == 0);
             (0..=extra).for_each(|_| queue.enqueue(at(ms), packet(0, 1500)).unwrap());
             if ms % 20 == 0 {

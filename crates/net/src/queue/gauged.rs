@@ -1,4 +1,4 @@
-//! Gauged: a queue that shows elsewhere how much waits in it, and what it grants.
+//! Gauged: a queue that publishes its backlog, and what it grants.
 //!
 //! ```text
 //! in --> [ a queue ] --> out
@@ -23,7 +23,7 @@ impl Gauged {
     }
 }
 
-/// Queue and reader are in one thread: nobody waits for the other.
+/// Queue and reader are in one thread: neither waits for the other.
 fn own(queue: &Mutex<Box<dyn Queue>>) -> MutexGuard<'_, Box<dyn Queue>> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,8 +15,8 @@
 //! | `bytes`   | size    | no limit | limit on bytes in all leaves                               |
 //! | `each`    | packets | no limit | limit on packets of one leaf                               |
 //!
-//! Leaves take the classes of packets in their order: the first leaf class 0, and so on; classes beyond
-//! the last share it. A node without children is a leaf. Work per packet is O(log n) at each
+//! Leaves serve the classes of packets in order: the first leaf class 0, and so on; classes beyond the
+//! last share it. A node without children is a leaf. Work per packet is O(log n) at each
 //! level, a cost that the flat map avoids.
 //!
 //! Source: Bennett & Zhang, Hierarchical Packet Fair Queueing Algorithms, SIGCOMM 1996, §4 (ARRIVE,
@@ -116,9 +116,9 @@ pub struct HPfq {
     classifier: Classifier,
     each: u64,
     tree: Tree,
-    /// Of each inner node; children are known by their own numbers.
+    /// One for each inner node; children are known by their own numbers.
     servers: Vec<Eligibility>,
-    /// The leaf, by class, whose head packet is that of each node, and the packet's length.
+    /// For each node, the class of the leaf whose head packet is also the node's, and the packet's length.
     heads: Vec<Option<(usize, u64)>>,
     /// The class whose packet was handed out last, and its length: its path is not restarted yet.
     in_service: Option<(usize, u64)>,
@@ -147,8 +147,8 @@ impl HPfq {
         }
     }
 
-    /// ARRIVE: a leaf, or a node below, has something to send; its parents are notified as far up as they
-    /// had nothing to send.
+    /// ARRIVE: a leaf, or a node below, has something to send; its ancestors are notified, up to the
+    /// first that already had something to send.
     fn arrive(&mut self, class: usize, len: u64) {
         let mut node = self.tree.leaves[class];
         while node != 0 {
@@ -280,7 +280,7 @@ pub(super) mod tests {
         sent
     }
 
-    /// Shares of 1000 packets, within a packet at each of two levels.
+    /// Shares of 1000 packets, to within a packet at each of two levels.
     pub(in crate::queue) fn near(sent: [u64; 4], shares: [u64; 4], slack: u64) {
         for (sent, share) in sent.into_iter().zip(shares) {
             assert!(sent.abs_diff(share * 10_000) <= slack, "{sent} {share}");
@@ -295,7 +295,7 @@ pub(super) mod tests {
         near(sent(&mut queue(), &[2, 3], 1000), [0, 0, 20, 80], 2000);
     }
 
-    /// A-151 at every moment: no active class lags behind its share by more than a packet a level.
+    /// A-151 at every moment: no active class lags behind its share by more than one packet per level.
     #[test]
     fn no_active_class_ever_lags_by_more_than_a_packet_a_level() {
         let mut queue = HPfq::new(tree(), Room::UNLIMITED, u64::MAX);

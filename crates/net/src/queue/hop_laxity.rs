@@ -19,7 +19,7 @@
 //!
 //! Source: Schulzrinne, Kurose & Towsley, An Evaluation of Scheduling Mechanisms for Providing
 //! Best-Effort, Real-Time Communication in Wide-Area Networks, INFOCOM 1994; E-04. Deviation: the share
-//! is computed once, at arrival, so that the order is kept in a heap. The ratio of laxity to hops of two
+//! is computed once, at arrival, so that a heap can keep the order. The ratio of laxity to hops of two
 //! waiting packets with different numbers of hops may change order later; that of their instants does not.
 
 use super::due::Agenda;

@@ -18,7 +18,7 @@
 //!
 //! A frame of level l has the slots of its classes, then those for level l + 1. A class sends one packet
 //! in each of its slots, and never more per frame, so that traffic stays smooth at the time scale of its level:
-//! not work-conserving. Classes beyond those listed are best effort, together: they take slots whose class
+//! not work-conserving. Classes beyond those listed are best effort and share one queue, served in slots whose class
 //! has nothing to send. A packet longer than a slot is refused. Slots begin at multiples of the slot time
 //! at the link's rate (1 Gbit/s if it has none). O(levels) per packet; finding the next usable slot
 //! after an idle one is O(classes), at most 255.
@@ -32,7 +32,7 @@ use super::{Described, Queue, Site};
 use lastmeter_base::kind::{Family, Misfit, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, Rate, Time, here};
 
-/// Limit on classes with slots: one more is best effort.
+/// Limit on classes with slots; one more is best effort.
 const CLASSES_MAX: usize = 255;
 /// Limit on levels.
 const LEVELS_MAX: u64 = 8;
@@ -131,7 +131,7 @@ impl Frames {
     /// The first slot from `slot` on that belongs to `class`.
     fn next(&self, class: usize, slot: u64) -> u64 {
         let (level, first, count) = self.classes[class];
-        // How many slots of its level come before, over all.
+        // How many slots of its level come before, in total.
         let before = self.levels[..level].iter().fold(slot, |slot, frame| {
             let (turn, place) = (slot / frame.slots(), slot % frame.slots());
             turn * frame.down + place.saturating_sub(frame.own())
@@ -325,7 +325,7 @@ mod tests {
             let owners: Vec<usize> = (0..SLOTS).map(|slot| frames.owner(slot)).collect();
             for class in 0..slots.len() {
                 let (level, _, count) = frames.classes[class];
-                // A frame of this level in slots, over all, where it is whole.
+                // A frame of this level in slots of the link, if that is a whole number.
                 let above: u64 = frames.levels[..level].iter().map(Frame::slots).product();
                 let given: u64 = frames.levels[..level].iter().map(|frame| frame.down).product();
                 let frame = frames.levels[level].slots() * above;

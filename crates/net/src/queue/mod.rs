@@ -3,8 +3,8 @@
 //! To add one: write its file, with its [`Page`] and [`Described::build`], and its line in
 //! [`KINDS`].
 
-/// A page's example: packets with Poisson arrivals wait for a line of 10 Mbit/s in the given queue. Their
-/// load is 0.9, if no other rate is given.
+/// A page's example: packets with Poisson arrivals wait for a line of 10 Mbit/s in the given queue. The
+/// load is 0.9 unless another rate is given.
 macro_rules! one_queue {
     ($queue:literal) => {
         one_queue!($queue, "9 Mbit/s")
@@ -107,7 +107,7 @@ const LONG: (&str, &str) = ("full", "packets longer than the whole buffer");
 
 /// The parameter of links and stations for the length of their queue.
 pub const LENGTH: Param = Param::or("queue-length", ParamKind::Flag, "false")
-    .is("whether the ledger has the length of the queue over time: mean and quantiles");
+    .is("whether the ledger records the queue's length over time: mean and quantiles");
 
 /// Every queue discipline that experiments can name.
 pub static KINDS: &[Kind] = &[
@@ -160,8 +160,8 @@ pub trait Queue: Send {
     fn packets(&self) -> u64;
     /// How many bytes they have.
     fn bytes(&self) -> Bytes;
-    /// What the flow of this packet, which need not be here, has in it, and its share of the line. Disciplines that
-    /// keep no flows apart say what all have, and grant the whole line.
+    /// The backlog of this packet's flow, and its share of the line; the packet need not be here. Disciplines without
+    /// separate flows report the whole backlog, and grant the whole line.
     fn granted(&self, _packet: &Packet) -> Granted {
         Granted { len: self.bytes(), share: Granted::WHOLE }
     }
@@ -285,17 +285,17 @@ impl Site<'_> {
     }
 }
 
-/// What admission control has promised to a flow on one link of its route. Its packets carry their deadline at
-/// the end of the route; here they arrive and are due this long before it.
+/// What admission control has promised to a flow on one link of its route. Its packets carry their end-to-end
+/// deadline; at this link they arrive and are due this long before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// The path of the ledger.
     pub path: PathId,
     /// The flow within it.
     pub flow: FlowId,
-    /// Logical arrival at this link, before the deadline at the end.
+    /// Logical arrival at this link, before the end-to-end deadline.
     pub arrives: Duration,
-    /// When the packet should have left this link, before the deadline at the end.
+    /// When the packet should have left this link, before the end-to-end deadline.
     pub due: Duration,
 }
 

@@ -10,8 +10,8 @@
 //! | `target`  | time    | 15 ms    | QDELAY_REF  (§4.2)                                          |
 //! | `update`  | time    | 15 ms    | T_UPDATE  (§4.2)                                            |
 //! | `burst`   | time    | 150 ms   | MAX_BURST, the burst during which nothing is dropped (§4.4) |
-//! | `alpha`   | 1/s     | 0.125    | gain for the deviation from the target | (§4.2)                             |
-//! | `beta`    | 1/s     | 1.25     | gain for the change of delay | (§4.2)                                 |
+//! | `alpha`   | 1/s     | 0.125    | gain for the deviation from the target  (§4.2)              |
+//! | `beta`    | 1/s     | 1.25     | gain for the change of delay  (§4.2)                        |
 //! | `mark`    | 1       | 0.1      | below this p packets are marked, not dropped  (§5.1)        |
 //! | `mean`    | size    | 1500 B   | MEAN_PKTSIZE: up to two of these may wait without drops     |
 //! | `ecn`     | flag    | false    | mark instead of dropping if both ends support ECN         |
@@ -34,7 +34,7 @@ use super::{Described, FULL, Queue, Site};
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Ecn, Packet, Stream, Time, here};
 
-/// Most overdue updates that one call makes: 0.98 to this power is below the least p that matters.
+/// Limit on overdue updates made by one call: 0.98 to this power is below the least p that matters.
 const UPDATES_MAX: u32 = 1000;
 
 /// Parameters of PIE; see the table above.
@@ -100,7 +100,7 @@ pub(super) struct Law {
     update_at: Time,
 }
 
-/// The reason of its drops.
+/// The reason for its drops.
 pub(super) const REASON: &str = "pie";
 
 impl Law {
@@ -200,12 +200,12 @@ impl Law {
         marks
     }
 
-    /// Appendix B: a drop by overflow counts as one.
+    /// Appendix B: a drop on overflow counts as an early drop.
     pub(super) fn overflowed(&mut self) {
         self.accumulated = 0.0;
     }
 
-    /// What left, and how much it left behind.
+    /// What left, and the backlog that it left behind.
     pub(super) fn departed(&mut self, now: Time, packet: Option<&Packet>, behind: Bytes) {
         self.delay = match packet {
             Some(packet) if behind > Bytes::ZERO => now.saturating_since(packet.entered),

@@ -1,4 +1,4 @@
-//! A sorted queue in hardware: packets are pushed in at their rank, and the first one leaves (PIFO).
+//! A sorted queue in hardware: packets are pushed in at their rank, and leave from the head (PIFO).
 //!
 //! ```text
 //! in --> rank --> [ root: m of the smallest ] --> the smallest --> out
@@ -10,7 +10,7 @@
 //! |---|---|---|---|
 //! | `rank` | word | `fair` | `fair`: start of service in fair queueing; `deadline`; `class`; `arrival` |
 //! | `by` | word | `flow` | for `fair`: what shares the line |
-//! | `queues` | queues | one each | for `fair`: number of flows that are told apart, by a hash |
+//! | `queues` | queues | one each | for `fair`: number of queues onto which flows are hashed |
 //! | `weights` | numbers | all 1 | for `fair`: share of flow n |
 //! | `order` | slots | 4 | m, slots of a node, compared at once |
 //! | `levels` | levels | 8 | levels of the tree: room for m + m^2 + ... packets, 87,380 |
@@ -19,7 +19,7 @@
 //!
 //! A sequencer chip sorts as many packets as it has slots. A push stops at the first free slot and displaces what
 //! ranks behind it; a pop refills each slot from the one below. So either visits each level at most once, whatever
-//! the number of packets, and hardware has a push and a pop in each level at the same time: one packet a clock cycle.
+//! the number of packets, and hardware can do a push and a pop in every level at once: one packet per clock cycle.
 //! The counters are pushes and pops, and the levels that they visited. Equal ranks leave in their order of arrival.
 //! When full, the arrival is refused. (A-160)
 //!
@@ -58,7 +58,7 @@ struct Tree {
     visited: u64,
 }
 
-/// Room for this many in `levels` of `order`: order + order^2 + ...; the most there may be, if that is less.
+/// Capacity of this many `levels` of `order`: order + order^2 + ..., at most the largest number there is.
 fn capacity(order: u64, levels: u64) -> u64 {
     (1..=levels)
         .scan(1u64, |nodes, _| {
@@ -77,7 +77,7 @@ impl Tree {
     fn below(&self, slot: usize) -> usize {
         (slot + 1) * self.order
     }
-    /// Its room is checked before.
+    /// The caller has checked that there is room.
     fn push(&mut self, mut key: Key, mut packet: Packet) {
         self.held += 1;
         let mut first = 0;
@@ -116,7 +116,7 @@ impl Tree {
         self.held -= 1;
         self.visited += 1;
         let Slot { key, mut count, packet } = self.slots[hole].take()?;
-        // What moves up takes over the rest of the subtree.
+        // The packet that moves up takes over the rest of the subtree.
         while count > 1 {
             self.visited += 1;
             let from = self.smallest(self.below(hole)).expect("the subtree has packets");
@@ -172,7 +172,7 @@ pub struct Pifo {
 }
 
 impl Pifo {
-    /// Empty, with a tree of this order and so many levels; flows are all alike.
+    /// Empty, with a tree of this order and number of levels; all flows have the same share.
     pub fn new(rank: Rank, (order, levels): (usize, u64), room: Room) -> Pifo {
         Pifo {
             tree: Tree::new(order.max(2), levels.max(1)),
@@ -272,7 +272,7 @@ impl Described for Pifo {
         source: "Sivaraman et al., SIGCOMM 2016, §2; Yao et al., BMW Tree, SIGCOMM 2023, §3",
         deviations: &["All packets are in the tree, not only the first of each flow."],
         counters: &[
-            ("operations", "pushes and pops: a clock cycle each, in hardware"),
+            ("operations", "pushes and pops: one clock cycle each in hardware"),
             ("levels", "levels of the tree that they visited"),
         ],
         drops: &[FULL],

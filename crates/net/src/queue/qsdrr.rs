@@ -15,15 +15,15 @@
 //! | `discard` | word | `stored` | drop `stored` packets, or refuse at `arrival`  (ours) |
 //! | `forget`  | time | never    | time without a drop after which D is forgotten (ours) |
 //!
-//! The hysteresis makes few flows lose packets in each congestion episode, so that senders do not fall into
-//! step and the link does not run dry. "Shortest" is re-evaluated for each packet to drop: D stays
+//! With this hysteresis, few flows lose packets in each congestion episode, so that senders do not
+//! synchronise and the link does not run dry. "Shortest" is re-evaluated for each packet to drop: D stays
 //! while it is longer than the shortest of the others. With `discard = "arrival"`, no stored packet is
 //! ever dropped: when an arrival finds no room, the longest queue is put into the
-//! discard state, in which it refuses arrivals until it is the shortest; another queue that finds
-//! no room is refused as well.
+//! discard state, in which it refuses arrivals until it is the shortest; an arrival to another
+//! queue that finds no room is refused as well.
 //!
 //! Source: Kantawala & Turner for the Washington University router (D-73 to D-87), §4.1 and §7.1;
-//! arrival variants after WUCSE-2003-41. Deviations: end, unit and reset rule are not given, hence
+//! arrival variants after WUCSE-2003-41. Deviations: the end, unit and reset rule are not given, hence
 //! parameters; defaults (front, packets, never) are ours, and so is the wording of the arrival rule.
 
 use super::drr::{DROP, DrrOptions, QUANTUM, Rounds, UNIT, Victim, queue_of_field};
@@ -145,7 +145,7 @@ impl Described for Qsdrr {
         ],
         source: "Kantawala & Turner, Washington University: D-73 to D-87, §4.1, §7.1",
         deviations: &[
-            "The source does not give end, unit and reset rule; the defaults are ours.",
+            "The source does not give the end, unit or reset rule; the defaults are ours.",
             "The rule of `arrival` follows the abstract of WUCSE-2003-41; its wording is ours.",
         ],
         drops: &[LONG, ("discard queue", "packets dropped from the discard queue")],

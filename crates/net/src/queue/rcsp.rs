@@ -22,8 +22,8 @@
 //!
 //! Rate-jitter regulator: packet k is eligible at E(k) = max(arrival, E(k-1) + Xmin, E(k-m) + I) with m =
 //! I / Xave, rounded down, so that at most m packets pass in any time I. Delay-jitter regulator: E(k) = arrival +
-//! the time by which the packet was early at the hop before, which restores the spacing of its source. A
-//! packet leaves with how much earlier than E + d it was in `behind`, for the next hop. Neither lets a
+//! the time by which the packet was early at the previous hop, which restores the spacing of its source. For
+//! the next hop, a packet carries in `behind` how much earlier than E + d it left. Neither lets a
 //! flow's packets pass each other. Not work-conserving: a packet that is not eligible is not sent, even
 //! if the link idles. O(log n) in the number of packets held.
 //!
@@ -52,7 +52,7 @@ pub enum Control {
         /// m and I, where there is such a bound.
         burst: Option<(usize, Duration)>,
     },
-    /// Each packet is held for as long as it was early at the hop before.
+    /// Each packet is held for as long as it was early at the previous hop.
     Delay,
 }
 
@@ -85,9 +85,9 @@ pub struct Rcsp {
     options: RcspOptions,
     classifier: Classifier,
     regulators: Vec<Regulator>,
-    /// Not eligible yet, by when they are.
+    /// Not yet eligible, ordered by when they will be.
     held: Agenda,
-    /// Eligible, a queue for each class, with when they became so.
+    /// Eligible: a queue for each class, with the time at which each packet became so.
     classes: Vec<VecDeque<(Time, Packet)>>,
     /// What all classes hold.
     eligible: Room,
@@ -342,8 +342,8 @@ mod tests {
         assert_eq!(order, [(at(0), 2), (at(0), 1), (at(0), 0), (at(100), 2)]);
     }
 
-    /// Zhang & Ferrari, §3: behind a delay-jitter regulator arrivals are spaced as at the source, by
-    /// sums of bounds, however the first hop delayed them.
+    /// Zhang & Ferrari, §3: behind a delay-jitter regulator packets are spaced as at the source, later by
+    /// a constant, however the first hop delayed them.
     #[test]
     fn a_delay_regulator_restores_the_spacing_of_the_source() {
         let mut random = Stream::new(1, "rcsp");

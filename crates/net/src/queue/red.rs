@@ -33,13 +33,13 @@
 //! gentle: Floyd, 2000; wait: ns-2 `red.cc`. Deviations: after a drop `count` restarts from -1, as
 //! initially; the paper's figure sets 0, which makes gaps uniform on 1 to 1/p - 1, not on 1 to
 //! 1/p as derived in its §7. With `wait` it is 0 as in ns-2: gaps are uniform on 1/p to 2/p - 1. A drop
-//! because it is full leaves `count` unchanged (the paper's figure has none; so does ns-3); with
+//! by a full buffer leaves `count` unchanged (the paper's figure has none; so does ns-3); with
 //! `full-counts` it is as after an early drop (ns-2, unless its `ns1_compat_` is set). A packet that finds
 //! at most one other waiting is kept whatever the mean, as in ns-2 and ns-3: a mean that lags
 //! behind is no reason to let the link idle. Marks need `ecn`; above `max` (or twice `max`) drops
 //! stay drops (RFC 3168 §7). The time s of a typical packet is that at the link's rate, or at 1 Gbit/s
-//! if it has none. The line idles from the end of the last packet on, at that rate: until then a packet that
-//! finds nothing waiting counts as having found a length of 0, as in Linux, ns-2 and ns-3.
+//! if it has none. The line is idle once the last packet has been sent at that rate: until then an arrival
+//! that finds nothing waiting counts as having found a length of 0, as in Linux, ns-2 and ns-3.
 //!
 //! Rows: D-74.
 
@@ -115,7 +115,7 @@ pub struct Red {
     mean: f64,
     /// Packets since the last drop; -1 before the first.
     count: i64,
-    /// Since when the line idles, or will if nothing arrives before.
+    /// When the line went idle, or will unless something arrives first.
     idle_since: Option<Time>,
     marked: u64,
 }
@@ -150,7 +150,7 @@ impl Red {
         Red { bank, options, random, mean: 0.0, count: -1, idle_since, marked: 0 }
     }
 
-    /// §4, "calculate the average queue size": while idle, as if m typical packets had found none.
+    /// §4, "calculate the average queue size": an idle time counts as m typical packets that found none.
     fn average(&mut self, now: Time) {
         let w = self.options.weight;
         match self.idle_since.filter(|&since| self.bank.packets == 0 && since <= now) {
@@ -255,7 +255,7 @@ impl Queue for Red {
     fn dequeue(&mut self, now: Time) -> Option<Packet> {
         let packet = self.bank.pop(0);
         match &packet {
-            // The line is free, whatever was computed.
+            // The line is idle now, whatever was computed.
             None => self.idle_since = Some(self.idle_since.map_or(now, |since| since.min(now))),
             Some(last) if self.bank.packets == 0 => {
                 let RedOptions { typical, typical_time, .. } = self.options;
@@ -431,19 +431,19 @@ mod tests {
         assert!((red.mean - 8.0 * 0.9f64.powi(7)).abs() < 1e-12);
     }
 
-    /// As Linux, ns-2 and ns-3: a packet that finds none waiting while another is being sent has found 0.
+    /// As in Linux, ns-2 and ns-3: a packet that finds none waiting while another is being sent counts as finding 0.
     #[test]
-    fn an_empty_queue_behind_a_busy_line_lowers_the_mean_by_each_arrival() {
+    fn an_empty_queue_behind_a_busy_line_lowers_the_mean_with_each_arrival() {
         let mut red = red(RedOptions { weight: 0.1, min: 1e6, max: 2e6, ..RedOptions::usual() });
         red.mean = 8.0;
         for _ in 0..3 {
             red.enqueue(Time::START, packet(0, 1500)).unwrap();
             assert!(red.dequeue(Time::START).is_some());
         }
-        // The first finds the line idle, for no packet's time.
+        // The first finds the line idle, but for less than a packet time.
         assert!((red.mean - 8.0 * 0.9f64.powi(2)).abs() < 1e-12, "{}", red.mean);
         red.enqueue(Time::START + red.options.typical_time * 4, packet(0, 1500)).unwrap();
-        // It was busy for one of the four packet times.
+        // The line was busy for one of the four packet times.
         assert!((red.mean - 8.0 * 0.9f64.powi(5)).abs() < 1e-12, "{}", red.mean);
     }
 

@@ -12,7 +12,7 @@ use lastmeter_base::kind::{Param, Values};
 use lastmeter_base::{Packet, Time};
 use std::collections::VecDeque;
 
-/// Virtual time is counted in bytes per unit of weight, times two to this.
+/// Virtual time is counted in bytes per unit of weight, times two to this power.
 ///
 /// A stamp has 64 bits, so it can represent a busy period of 16 TB per unit of weight; a stamp is
 /// rounded up by less than a millionth of a byte.

@@ -345,7 +345,7 @@ mod tests {
     fn a_packet_waits_for_a_window_that_fits_it_and_a_shorter_one_may_go() {
         let gates = [(0, vec![(us(0), us(20)), (us(60), us(65))])];
         let mut queue = shaper(&gates, 0);
-        // 1500 bytes are 12 us, 500 are 4.
+        // 1500 bytes take 12 us, 500 take 4.
         for (class, len) in [(0, 1500), (0, 1500), (1, 1500), (1, 500)] {
             queue.enqueue(at(0), packet(class, len)).unwrap();
         }

@@ -155,7 +155,7 @@ mod tests {
         let options = check::Options { work_conserving: false, ..check::USUAL };
         let queue = DropTail::new(20, Bytes(u64::MAX));
         check::holds(TokenBucket::new(queue, Rate::from_gbit(4), Bytes(3000)), &options);
-        // Packets of up to 1500 bytes leave 1000 bytes of burst too small for some: they are refused.
+        // Some packets, of up to 1500 bytes, are longer than the burst of 1000: they are refused.
         check::holds(bucket(Rate::from_gbit(100), 1000), &options);
     }
 

@@ -6,7 +6,7 @@
 //!       a   b   c   d
 //! ```
 //!
-//! One array, no pointers. `set` is O(log n) and mostly shorter, `best` is O(1), `winner` descends to
+//! One array, no pointers. `set` is O(log n) and usually less, `best` is O(1), `winner` descends to
 //! the leaf. It replaces a heap because a key can change without being searched for, and
 //! because equal keys have a defined order: the leaf with the lowest number wins.
 

@@ -5,7 +5,7 @@
 //! empty: gone
 //! ```
 //!
-//! Source: RFC 8290, §4.1 and §4.2. A queue has used up its credits at zero ("at least a quantum of bytes", and so
+//! Source: RFC 8290, §4.1 and §4.2. A queue has used up its credits at zero ("at least a quantum of bytes"; as in
 //! Linux), although the same sentence of §4.2 says "negative".
 
 use lastmeter_base::Bytes;
@@ -26,7 +26,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Makes sure that there are turns for so many queues.
+    /// Makes sure that there are turns for this many queues.
     pub(super) fn reach(&mut self, count: usize) {
         self.turns.resize(count, Turn::default());
     }
@@ -41,7 +41,7 @@ impl Turns {
         self.new.push_back(at as u32);
         true
     }
-    /// The queue whose turn it is; `quantum` is what each gets that has used up its own.
+    /// The queue whose turn it is; one that has used up its credits is given its `quantum` and goes last.
     #[inline]
     pub(super) fn next(&mut self, quantum: impl Fn(usize) -> Bytes) -> Option<usize> {
         loop {
@@ -61,8 +61,8 @@ impl Turns {
     pub(super) fn sent(&mut self, at: usize, len: Bytes) {
         self.turns[at].deficit -= len.0 as i64;
     }
-    /// The queue whose turn it is has nothing to send; returns whether it is no longer listed. A new one goes through
-    /// the old ones once, so that it cannot stay new.
+    /// The queue whose turn it is has nothing to send; returns whether it has left the lists. A new one passes through
+    /// the old list once, so that it cannot stay new.
     pub(super) fn found_empty(&mut self) -> bool {
         if let Some(at) = self.new.pop_front() {
             self.old.push_back(at);

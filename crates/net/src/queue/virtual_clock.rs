@@ -14,7 +14,7 @@
 //! | `each`    | packets | no limit | limit on packets in one queue                             |
 //! | `rate`    | rate    | required | rate reserved by a weight of 1 |
 //! | `ahead`   | time    | 100 ms   | how far aux may be ahead of the clock  (ours)             |
-//! | `excess`  | word    | `note`   | whether packets beyond that are counted (`note`) or refused (`police`) ||
+//! | `excess`  | word    | `note`   | whether packets beyond that are counted (`note`) or refused (`police`) |
 //!
 //! A queue that used spare bandwidth is far ahead and waits when others return: it is punished for something that
 //! harmed nobody, which is why later disciplines use a system virtual time.

@@ -176,7 +176,7 @@ mod tests {
         fluid_seen(arrivals, weights, &[]).0
     }
 
-    /// Also the bytes that each queue was served by each of the times `seen`, in order.
+    /// Also the bytes served from each queue by each of the times `seen`, in order.
     fn fluid_seen(
         arrivals: &[(u64, usize, u64)],
         weights: &[u64],

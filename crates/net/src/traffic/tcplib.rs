@@ -4,7 +4,7 @@
 //! conversations begin at random --> telnet | ftp | smtp | nntp --> their packets, merged --> out
 //! ```
 //!
-//! || application | random quantities | packets ||
+//! | application | random quantities | packets |
 //! |---|---|---|
 //! | telnet | packets, data of each, silence before each | short |
 //! | ftp, smtp, nntp | bytes of one item | full segments back to back at `rate`, the last is shorter |
@@ -12,8 +12,8 @@
 //! Every draw comes from the table of a distribution, interpolated linearly between its points as in tcplib.
 //!
 //! Source: Danzig & Jamin, tcplib, USC-CS-91-495, 1991, which the "Aurora at MIT" report uses in Section 2,
-//! §3.9 (A-145). Points of the silences are read off tcplib's table as ns-2 has it (10,000 values, sorted).
-//! Lengths of telnet's packets: nine of ten carry less than ten bytes (Cáceres et al., SIGCOMM 1991, by
+//! §3.9 (A-145). Points of the silences are from tcplib's table as in ns-2 (10,000 values, sorted).
+//! Lengths of telnet packets: nine in ten carry fewer than ten bytes (Cáceres et al., SIGCOMM 1991, by
 //! Stevens, TCP/IP Illustrated 1, §19.1). Packets of a telnet conversation are those of Paxson & Floyd
 //! (1995), bytes of items near those of Paxson (1994), both log-normal and from memory. The shares of
 //! conversations are ours: chosen so that half of all packets are interactive, as Cáceres et al. say.
@@ -40,7 +40,7 @@ const PAGE: &Page = &Page {
     source: "Danzig & Jamin, tcplib, USC-CS-91-495, 1991; Cáceres et al., SIGCOMM 1991; Paxson, \
              IEEE/ACM ToN 2(4), 1994; Paxson & Floyd, IEEE/ACM ToN 3(3), 1995",
     deviations: &[
-        "Only tcplib's silences of telnet are its own table; items are log-normal, cut off at four \
+        "Only telnet's silences are tcplib's own table; items are log-normal, cut off at four \
          standard deviations.",
         "One direction only: the other end sends nothing.",
         "There is no TCP below: packets are sent whether or not earlier ones arrive.",
@@ -125,7 +125,7 @@ pub enum Application {
     Telnet,
     /// A file.
     Ftp,
-    /// A mail.
+    /// An e-mail.
     Smtp,
     /// News.
     Nntp,
@@ -149,7 +149,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// The next that begins.
+    /// The next one to begin.
     pub fn begin(stream: &mut Stream) -> Conversation {
         let mut left = stream.below(100);
         let application = SHARES.iter().find(|&&(_, share)| match left.checked_sub(share) {

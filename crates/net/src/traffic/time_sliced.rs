@@ -15,7 +15,7 @@
 //! | `processes` | processes | 4        | processes that take turns, itself included       |
 //!
 //! With n processes it is away for (n - 1) slices, and then sends rate x (n - 1) slices of data at `speed`: the burst
-//! that a sink, or a queue on the way, has to absorb. If what is behind it takes `out`, rate x (n - 1) slices x
+//! that a sink, or a queue on the way, has to absorb. If what follows drains at `out`, rate x (n - 1) slices x
 //! (speed - out) / (speed - rate) of it waits there. It keeps up only if `speed` is more than n times `rate`.
 //!
 //! Source: Aurora report §3.1: traffic is bursty because processes run in time slices, at sources as at sinks.
@@ -165,7 +165,7 @@ mod tests {
         assert!((88..=90).contains(&burst), "{burst}");
     }
 
-    /// What waits behind it where 16 Mbit/s are taken: 80 packets x (80 - 16) / (80 - 8) = 71.
+    /// The backlog behind it at a drain rate of 16 Mbit/s: 80 packets x (80 - 16) / (80 - 8) = 71.
     #[test]
     fn a_12_a_sink_absorbs_what_it_cannot_take_at_once() {
         let (mut free, mut most) = (0u64, 0u64);

@@ -51,7 +51,7 @@ pub struct Contract {
 /// What is wrong with a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flaw {
-    /// A message or a packet of no bytes.
+    /// An empty message or packet.
     Empty,
     /// More packets per message than [`PACKETS_MAX`].
     Packets(u64),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cut_into_full_packets_and_a_rest() {
+    fn a_message_is_cut_into_full_packets_and_a_remainder() {
         let lens: Vec<u64> = USUAL.cut(Bytes(5000)).map(|len| len.0).collect();
         assert_eq!(lens, [2048, 2048, 904]);
         assert_eq!(USUAL.cut(Bytes(8192)).count(), 4);

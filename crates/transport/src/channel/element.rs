@@ -37,7 +37,7 @@ pub struct Options {
     pub shaped: bool,
     /// When the first comes.
     pub start: Time,
-    /// Whether the first comes after a random part of the interval.
+    /// Whether the first comes after a random fraction of the interval.
     pub random_phase: bool,
     /// No message after this.
     pub stop: Time,

@@ -1,4 +1,4 @@
-//! Real-time channels as a kind of traffic: how experiments describe them, and what stands at their hosts.
+//! Real-time channels as a kind of traffic: how experiments describe them, and what runs at their hosts.
 
 use super::admission::buffers;
 use super::contract::Contract;
@@ -30,7 +30,8 @@ pub const PAGE: &Page = &Page {
              source, or continue with a later deadline",
         ),
         Param::or("promised", ParamKind::Flag, "true").is(
-            "whether each link must guarantee its part of the deadline; if not, it runs without",
+            "whether each link must guarantee its part of the deadline; if not, the channel runs \
+             without guarantees",
         ),
         Param::or("shaped", ParamKind::Flag, "false")
             .is("messages wait at their source for their logical arrival"),
@@ -43,17 +44,17 @@ pub const PAGE: &Page = &Page {
     deviations: &[
         "Channels are established before the run, in the order of the file; a channel whose \
          deadline a link cannot guarantee is an error that says why.",
-        "What a message has left of its slot at the source is known from its bound, not from the \
-         link: it is free when the packet must have gone.",
+        "A packet's slot at the source is freed when the packet must have left by its bound, not \
+         when the link has sent it.",
     ],
     counters: &[
         ("messages", "complete messages"),
         ("late", "of these, after their deadline"),
         ("incomplete", "messages received in part"),
-        ("refused", "packets that the police dropped"),
+        ("refused", "packets that the policer dropped"),
     ],
     drops: &[
-        ("beyond contract", "packets that the police dropped"),
+        ("beyond contract", "packets that the policer dropped"),
         ("nobody receives here", "packets sent to its source"),
     ],
     example: one_way! {
@@ -72,7 +73,7 @@ pub const PAGE: &Page = &Page {
 pub const KIND: Kind =
     Kind::new(PAGE, &TrafficKind { responds: |_| false, ends, together: "channel", own: &Channel });
 
-/// What its kind is told by.
+/// What identifies its kind.
 struct Channel;
 
 /// Whether a traffic is one.

@@ -127,7 +127,7 @@ impl Manager {
     }
 
     /// The same, but its first channel has this number. No number may be used twice in the life of a network, so a
-    /// node that starts again takes one that is higher than all before.
+    /// restarted node takes one higher than all before.
     pub fn numbered_from(self, next_local: u64) -> Manager {
         Manager { next_local, ..self }
     }
@@ -254,7 +254,7 @@ impl Manager {
         std::mem::take(&mut self.out)
     }
 
-    /// Whether there are some.
+    /// Whether there are any.
     pub fn talks(&self) -> bool {
         !self.out.is_empty()
     }
@@ -438,7 +438,7 @@ impl Manager {
         }
     }
 
-    /// The request is refused: passes that back. A node that misses it retransmits and is told again.
+    /// The request is refused: passes that back. A node that misses it retransmits and gets it again.
     fn refuse(&mut self, now: Time, id: ChannelId) {
         let before = self.entries.get(&id).and_then(Entry::before);
         self.end(now, id);

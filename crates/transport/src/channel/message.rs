@@ -8,7 +8,7 @@ pub const ROUTE_MAX: usize = 64;
 
 /// The most channels with state at a node.
 pub const CHANNELS_MAX: usize = 1 << 14;
-/// The most ended channels that a node remembers; beyond, it admits no others until some are forgotten.
+/// The most ended channels that a node remembers; beyond that, it admits no others until some are forgotten.
 pub const ENDED_MAX: usize = 1 << 16;
 
 /// A node of the network.

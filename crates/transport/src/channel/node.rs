@@ -26,7 +26,7 @@
 //!
 //! A node does not trust its neighbours: a channel has at each node the slots that were reserved for it and no more,
 //! and its messages are at least I_min apart in logical time, whatever their packets claim (E-22, E-26). [`Drops`]
-//! counts what is lost by it.
+//! counts what this costs.
 //!
 //! Source: Indiresan 1997, Table 3.2, §3.2.1 to §3.2.3.
 
@@ -46,7 +46,7 @@ const OPEN_MAX: usize = 8;
 pub const DATA_PACKETS_MAX: u32 = 1024;
 /// The most senders whose messages a node reassembles.
 pub const SENDERS_MAX: usize = 1 << 14;
-/// How much earlier than its bounds allow a packet may claim to be: what clocks may differ by.
+/// How much earlier than its bounds allow a packet may claim to be: how much clocks may differ.
 const EARLY_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -345,8 +345,8 @@ impl<B> Node<B> {
         }
     }
 
-    /// The same on a network whose nodes are not trusted: a packet of a channel must come from that channel's last
-    /// node. It carries the logical arrival here.
+    /// The same on a network whose nodes are not trusted: a packet of a channel must come from the node before this
+    /// one. It carries the logical arrival here.
     pub fn arrive_from(&mut self, now: Time, from: NodeId, frame: Frame<B>) {
         let stranger = match frame.stream {
             Stream::Channel(id) => self.manager.hop(id).and_then(|hop| hop.before) != Some(from),
@@ -430,7 +430,7 @@ impl<B> Node<B> {
         self.manager.messages()
     }
 
-    /// Whether there are some.
+    /// Whether there are any.
     pub fn talks(&self) -> bool {
         self.manager.talks()
     }

@@ -105,7 +105,7 @@ impl<B> Reassembly<B> {
         }
     }
 
-    /// A packet of `len` has arrived; also returns, in order, what the packets of the message contain that it
+    /// A packet of `len` has arrived; also returns, in order, the contents of the packets of a message that it
     /// completes.
     pub fn take(&mut self, part: Part, len: Bytes, content: B) -> (Accepted, Vec<B>) {
         let accepted = self.place(part, len, content);

@@ -1,4 +1,4 @@
-//! A node with the adapters of its links (E-22 to E-25): it knows when a packet begins and ends on each link, and
+//! A node with the adapters of its links (E-22 to E-25): it knows when a packet begins and ends on each link, but
 //! never what time it is.
 //!
 //! ```text
@@ -159,7 +159,7 @@ mod tests {
                     seen.extend(std::iter::from_fn(|| station.departure(at(us))));
                 }
                 if us % 4_000 == 0 {
-                    // What arrives is told of the present, after what was due before it.
+                    // What arrives happens at the present, after all that was due before.
                     station.advance(at(us));
                     let sizes = (Bytes(2500), Bytes(1250));
                     station.node.send_data(at(us), to, sizes).unwrap();

@@ -1,4 +1,4 @@
-//! Which of many handlers has a real processor: the most urgent one, and it gives way by itself (E-79, E-80).
+//! Which of many handlers has a real processor: the most urgent one, which yields voluntarily (E-79, E-80).
 //!
 //! ```text
 //! handler of a channel --ask(deadline)--> waits --its turn--> works on P packets --gives way?--> goes on, or waits

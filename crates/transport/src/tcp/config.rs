@@ -59,17 +59,17 @@ pub struct Config {
     /// The window grows by the bytes acknowledged, as in Linux (RFC 3465); otherwise by acknowledgements, each of
     /// which counts as a segment at most (RFC 5681 §3.1).
     pub counts_bytes: bool,
-    /// A loss halves the window in whole segments, as in Linux and BSD, and not the data in flight (RFC 5681
+    /// A loss halves the window in whole segments, as in Linux and BSD, not the data in flight (RFC 5681
     /// equation 4). CUBIC always reduces the window (RFC 9438 §4.6).
     pub halves_window: bool,
     /// CUBIC's estimate of Reno's window grows as Reno's once it has reached the window before the last loss (RFC 9438
-    /// §4.3). Linux's goes on growing as slowly as before (6.18, `bictcp_update`).
+    /// §4.3). Linux's keeps growing as slowly as before (6.18, `bictcp_update`).
     pub catches_up: bool,
     /// The first slow start ends when round-trip times rise: HyStart++ (RFC 9406). It needs timestamps.
     pub hystart: bool,
     /// Full segments per acknowledgement (RFC 1122 §4.2.3.2: 2); 1 acknowledges each.
     pub acknowledge_every: u8,
-    /// The program writes so much at a time, and the segment that ends a write is acknowledged at once, as by Linux
+    /// The program writes this much at a time, and the segment that ends a write is acknowledged at once, as by Linux
     /// when its program has read all that there is (6.18, `tcp_cleanup_rbuf`).
     pub acknowledge_writes: Option<Bytes>,
     /// Maximum delay of an acknowledgement.
@@ -77,7 +77,7 @@ pub struct Config {
     /// The first segment with data is acknowledged at once: this opens the sender's window sooner, and RFC 5681
     /// §4.2 allows it. Linux and ns-3 do so.
     pub acknowledge_first: bool,
-    /// The acknowledgement that ends the handshake is sent by itself, as by Linux after `connect` and by ns-3;
+    /// The acknowledgement that ends the handshake is sent on its own, as by Linux after `connect` and by ns-3;
     /// otherwise the first data carries it, which RFC 9293 §3.10.7.3 allows.
     pub acknowledge_opening: bool,
     /// Duplicate acknowledgements that indicate a loss (RFC 5681: 3).

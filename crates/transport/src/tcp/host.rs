@@ -84,7 +84,7 @@ struct Slot {
     sent: u64,
     /// Its entry in the heap; [`Time::MAX`] for none.
     queued: Time,
-    /// When the application acts next by itself.
+    /// When the application next acts on its own.
     acts_at: Time,
     /// Bytes that the application has not written yet.
     left: u64,
@@ -212,7 +212,7 @@ impl Slot {
         }
     }
 
-    /// What became of the connection that it opened; `None` if it has not.
+    /// What became of the connection that it opened; `None` if it opened none.
     fn transfer(&self, path: PathId, flow: FlowId) -> Option<Transfer> {
         let Application::Source { start, .. } = self.application else { return None };
         let opened = !matches!(self.connection.state(), State::Listen);

@@ -1,4 +1,4 @@
-//! TCP connections as a kind of traffic: how experiments describe them, and what stands at their hosts.
+//! TCP connections as a kind of traffic: how experiments describe them, and what runs at their hosts.
 
 use super::control::Kind as Control;
 use super::{Application, Config, Labels, Recovery, TcpHost};
@@ -56,7 +56,7 @@ source in <-- acknowledgements <-- sink",
         Param::or("halves", ParamKind::Choice(&["window", "flight"]), "window")
             .is("what a loss halves: the window, as in Linux and BSD, or what is in flight"),
         Param::or("catches-up", ParamKind::Flag, "true")
-            .is("CUBIC: beyond the window before a loss it grows as Reno (RFC 9438); Linux's not"),
+            .is("CUBIC: grows as Reno beyond the window before a loss (RFC 9438), unlike Linux's"),
         Param::or("hystart", ParamKind::Flag, "false")
             .is("slow start ends when round-trip times rise (RFC 9406); needs timestamps"),
         Param::or("acknowledge-every", ParamKind::Integer { min: 1, max: 255 }, "2")
@@ -241,7 +241,7 @@ fn config(values: &Values) -> Config {
     }
 }
 
-/// One connection's source; `stream` draws its start, which `start` then is, and its bytes.
+/// One connection's source; `stream` draws its start, to which `start` is set, and its bytes.
 fn source(values: &Values, start: &mut Time, stream: &mut Stream) -> Application {
     if let Some(gap) = values.given::<Draw>("gap") {
         *start += gap.sample(stream);

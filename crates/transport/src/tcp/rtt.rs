@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_below_the_least_is_rounded_up_to_it() {
+    fn a_timer_below_the_minimum_is_raised_to_it() {
         let config = Config::modern();
         let mut rtt = Rtt::new(&config);
         (0..100).for_each(|_| rtt.sample(&config, Duration::from_ms(10)));

@@ -1,9 +1,9 @@
-//! Packet dialogues: what one end is told, and what it must say, line by line.
+//! Packet dialogues: what one end receives, and what it must send, line by line.
 //!
 //! ```text
 //! connect | listen            opens it, at 0 ms
-//! @ 250                       goes on to 250 ms; timers expire on the way
-//! @ next 107                  goes on to the next timer, within 107 ms
+//! @ 250                       advances to 250 ms; timers expire on the way
+//! @ next 107                  advances to the next timer, within 107 ms
 //! < 1:1001 ack 1 win 5000     it receives bytes 1 to 1000
 //! > ack 1001                  it sends this, next
 //! > 1:4001 ack 1 each 1000    and these: 1:1001, 1001:2001 and so on
@@ -34,7 +34,7 @@ struct Stage {
     said: String,
 }
 
-/// Plays a dialogue; a line that does not hold fails with all that was said before it.
+/// Plays a dialogue; a line that does not hold fails, showing all that was said before it.
 #[track_caller]
 pub(crate) fn play(config: Config, text: &str) -> Connection {
     let mut stage: Option<Stage> = None;
@@ -252,7 +252,7 @@ const OPEN: &str = "
     > ack 1
 ";
 
-/// A dialogue that goes on from there.
+/// A dialogue that continues from there.
 pub(crate) fn open(rest: &str) -> String {
     format!("{OPEN}{rest}")
 }

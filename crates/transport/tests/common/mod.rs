@@ -37,7 +37,7 @@ impl Weather {
 /// What an end does besides being a connection.
 pub(crate) struct End {
     pub(crate) tcp: Connection,
-    /// Bytes it still wants to send; it closes after them.
+    /// Bytes that it still has to send; then it closes.
     pub(crate) left: u64,
     pub(crate) pattern: u64,
     pub(crate) got: Vec<u8>,
@@ -136,7 +136,7 @@ impl World {
             let time_for = |bytes| Duration::from_ps(bytes * 8 * 1_000_000_000_000 / rate);
             let time = time_for(segment.packet_len());
             let start = self.free_at.max(self.now);
-            // The queue is as long as so many full packets.
+            // The queue is as long as this many full packets.
             let waiting = (start - self.now).as_ps() / time_for(1500).as_ps();
             if waiting >= queue as u64 {
                 self.drops += 1;

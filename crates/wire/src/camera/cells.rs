@@ -28,7 +28,7 @@ use lastmeter_base::{Bytes, Time};
 
 /// The most cells of a datagram: those that fit into an Ethernet frame.
 pub const PER_DATAGRAM: usize = 27;
-/// VCIs below this have other purposes.
+/// VCIs below this are reserved for other purposes.
 const VCI_MIN: u32 = 32;
 
 /// The circuit of a session.
@@ -59,7 +59,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// Of one session.
+    /// For one session.
     pub fn new(session: u32) -> Cells {
         let most = Options {
             memory: Bytes(1 << 18),

@@ -18,18 +18,18 @@ use crate::error::{Error, split};
 
 /// The longest unit, and so the most bytes that wait for its end.
 pub const NALS_MAX: usize = 8 << 20;
-/// A picture that needs no other (its type).
+/// Type of a unit: a slice of a picture that needs no other (IDR).
 pub const KEY: u8 = 5;
-/// Parameters of a sequence.
+/// A sequence parameter set.
 pub const SEQUENCE: u8 = 7;
-/// Parameters of a picture.
+/// A picture parameter set.
 pub const PICTURE: u8 = 8;
-/// A fragment (RFC 6184, section 5.8).
+/// A fragmentation unit (RFC 6184, section 5.8).
 const FRAGMENT: u8 = 28;
-/// The least room for a payload.
+/// The smallest room for a payload.
 const LEAST: usize = 16;
 
-/// The type of a unit; zero of an empty one.
+/// The type of a unit; zero if it is empty.
 pub fn kind(unit: &[u8]) -> u8 {
     unit.first().map_or(0, |first| first & 31)
 }
@@ -43,14 +43,14 @@ pub fn begins_picture(unit: &[u8]) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Splitter {
     bytes: Vec<u8>,
-    /// Bytes that were searched.
+    /// Bytes already searched.
     looked: usize,
     /// Whether the first start code was found; bytes before it belong to no unit.
     started: bool,
 }
 
 impl Splitter {
-    /// More of the stream.
+    /// Takes more of the stream.
     ///
     /// # Errors
     /// If a unit is longer than [`NALS_MAX`].

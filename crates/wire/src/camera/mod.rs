@@ -10,11 +10,11 @@
 //!          zero 1 | made 4 | check 4 | bytes of the frame
 //! ```
 //!
-//! Numbers are big-endian. A command that comes twice does what it does once: its sequence number says that it is the
-//! same. A camera answers an address that has not yet proved that it receives with a cookie, no longer than the
+//! Numbers are big-endian. A repeated command has no further effect: its sequence number shows that it is the same. To
+//! an address that has not yet proved that it receives, a camera answers with a cookie only, no longer than the
 //! command. The check is that of [`crate::aal::vidboard`], over the whole datagram. A piece may also travel in cells
-//! ([`cells`]), or as an application data unit ([`crate::framing`]). Each command says how the receiver fared with the
-//! frame before, so that the camera's ledger covers the whole path.
+//! ([`cells`]), or as an application data unit ([`crate::framing`]). Each command reports how the receiver fared with
+//! the previous frame, so that the camera's ledger covers the whole path.
 //!
 //! Source: the Vidboard's commands and t-frames, Aurora report §3.5.2; layout and numbers are our choice.
 //!
@@ -48,14 +48,14 @@ const PIECE: [u8; 4] = *b"LMF1";
 /// What is asked of a camera.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// So many frames, each as soon as there is one.
+    /// This many frames, each as soon as it is available.
     #[default]
     Frames = 1,
     /// Frames at a rate, until [`Code::Stop`], or until the receiver is silent.
     Rate = 2,
     /// No more frames.
     Stop = 3,
-    /// How it is: an answer without a frame.
+    /// Its state: an answer without a frame.
     Diagnose = 4,
 }
 
@@ -71,7 +71,7 @@ pub enum Format {
     Jpeg = 3,
 }
 
-/// What pieces travel in.
+/// What carries the pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Carrier {
     /// Each in a datagram.
@@ -88,7 +88,7 @@ pub enum Carrier {
 pub struct Fared {
     /// Decoding it.
     pub decode: u32,
-    /// Showing it, or whatever else was done with it.
+    /// Displaying it, or whatever else was done with it.
     pub display: u32,
     /// Until the next one was asked for, because no more were wanted.
     pub rest: u32,
@@ -103,13 +103,13 @@ pub enum Status {
     Frame = 1,
     /// Send the command again, with this cookie.
     Prove = 2,
-    /// A policy denies it, or nobody has this token.
+    /// A policy denies it, or the token is unknown.
     Denied = 3,
     /// The camera has no such picture.
     Wrong = 4,
     /// It has as many receivers as it can serve.
     Full = 5,
-    /// All is well.
+    /// Success.
     Well = 6,
 }
 
@@ -189,7 +189,7 @@ pub struct Command {
     pub code: Code,
     /// How frames are sent.
     pub format: Format,
-    /// What they travel in.
+    /// What carries them.
     pub carrier: Carrier,
     /// Increases with each command that is not a repetition.
     pub sequence: u16,
@@ -209,11 +209,11 @@ pub struct Command {
     pub quality: u8,
     /// How packets are spread.
     pub shape: Shape,
-    /// What the camera gave to this address.
+    /// The cookie that the camera gave to this address.
     pub cookie: u64,
-    /// How the receiver fared with the frame before.
+    /// How the receiver fared with the previous frame.
     pub fared: Fared,
-    /// Who asks.
+    /// Identifies the requester.
     pub token: Vec<u8>,
 }
 
@@ -317,7 +317,7 @@ pub struct Piece {
     pub status: Status,
     /// How the frame is sent.
     pub format: Format,
-    /// Of the command that it answers.
+    /// That of the command that it answers.
     pub sequence: u16,
     /// The receiver's session.
     pub session: u32,
@@ -333,7 +333,7 @@ pub struct Piece {
     pub length: u32,
     /// Where in it these bytes belong.
     pub offset: u32,
-    /// Frames of the source that this session did not get, since it began.
+    /// Frames of the source that this session has missed since it began.
     pub skipped: u32,
     /// The corner of the region.
     pub corner: (u16, u16),

@@ -32,7 +32,7 @@ pub struct Scan<'a> {
     pub width: u16,
     /// In pixels.
     pub height: u16,
-    /// Of luminance and of chrominance, in zigzag order.
+    /// Those of luminance and of chrominance, in zigzag order.
     pub tables: [&'a [u8; 64]; 2],
     /// The entropy-coded bytes.
     pub data: &'a [u8],
@@ -86,7 +86,7 @@ impl<'a> Scan<'a> {
     /// Takes a JPEG apart.
     ///
     /// # Errors
-    /// If it is none, or RTP cannot carry it.
+    /// If it is not a JPEG, or RTP cannot carry it.
     pub fn of(jpeg: &'a [u8]) -> Result<Scan<'a>, Error> {
         let (start, mut rest) = split::<2>(jpeg, "JPEG")?;
         if *start != [0xff, 0xd8] {

@@ -5,9 +5,9 @@
 //! back, 4 bits each; zeros up to 36
 //! ```
 //!
-//! The request carries its whole route and, hop by hop, the channel on which the hop before wants to receive what
-//! comes back; the answer returns by the same links with the channel on which each wants to receive what goes
-//! ahead (RFC 3209 and RFC 3473, section 3, without refreshes). Layout, numbers and the reserved VCI are ours.
+//! The request carries its whole route and, hop by hop, the channel on which the previous hop wants to receive the data
+//! that comes back; the answer returns by the same links with the channel on which each wants to receive the data
+//! that goes out (RFC 3209 and RFC 3473, section 3, without refreshes). Layout, numbers and the reserved VCI are ours.
 //!
 //! ```
 //! use lastmeter_wire::control::reservation::{Message, Op};

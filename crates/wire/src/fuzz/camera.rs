@@ -20,7 +20,7 @@ pub fn fuzz_camera_cells(input: &[u8]) {
     use camera::cells::{Cells, datagram, segment};
     let (mut receiver, mut cells, mut count) = (Cells::new(7), Vec::new(), 0);
     let _ = receiver.receive(input, |piece| assert!(!piece.is_empty()));
-    // The first ends what may have begun.
+    // The first ends whatever may have begun.
     (0..2).for_each(|_| segment(7, b"piece", &mut cells).expect("it is short"));
     receiver
         .receive(&datagram(&cells), |piece| count += usize::from(piece == b"piece"))
@@ -55,7 +55,7 @@ pub fn fuzz_camera_h264(input: &[u8]) {
 /// DNS: what parses is emitted and parsed to the same.
 pub fn fuzz_dns(input: &[u8]) {
     let Ok(message) = dns::Message::parse(input) else { return };
-    let again = message.emit().expect("it came so");
+    let again = message.emit().expect("it was parsed");
     assert_eq!(dns::Message::parse(&again), Ok(message));
 }
 

@@ -1,4 +1,4 @@
-//! What disks are asked.
+//! The protocols of disks.
 
 use crate::certificate;
 use crate::iscsi::{self, Request, Response, text};
@@ -62,7 +62,7 @@ pub fn fuzz_scsi(input: &[u8]) {
     }
 }
 
-/// Tickets and the messages of transfers: what parses is emitted as it was, and says what makes sense.
+/// Tickets and the messages of transfers: what parses is emitted as it was, and is consistent.
 pub fn fuzz_ticket(input: &[u8]) {
     if let Ok(ticket) = Ticket::parse(input) {
         assert_eq!(ticket.emit().as_deref(), Ok(input));

@@ -24,7 +24,7 @@ pub use response::{Answer, Residual, Response};
 
 use crate::crc;
 
-/// The last PDU of a request or of a sequence; in a login, to the next stage.
+/// The last PDU of a request or of a sequence; in a login, the transit to the next stage.
 const FINAL: u8 = 0x80;
 /// More text follows.
 const CONTINUES: u8 = 0x40;
@@ -34,9 +34,9 @@ pub const HEADER_LEN: usize = 48;
 pub const DIGEST_LEN: usize = 4;
 /// The most data of a PDU: its length has three bytes.
 pub const DATA_MAX: u32 = (1 << 24) - 1;
-/// The port that is assigned to it.
+/// Its assigned port.
 pub const PORT: u16 = 3260;
-/// The tag of nothing.
+/// The reserved tag, which identifies nothing.
 pub const NO_TAG: u32 = u32::MAX;
 
 /// Bytes of data with its padding.
@@ -49,7 +49,7 @@ pub fn digest(bytes: &[u8]) -> [u8; DIGEST_LEN] {
     crc::crc32c(bytes).to_le_bytes()
 }
 
-/// Lengths of what follows a header, which any header has at the same place: additional headers, and data without
+/// Lengths of what follows a header, at the same place in every header: additional headers, and data without
 /// its padding.
 pub fn lengths(header: &[u8; HEADER_LEN]) -> (usize, usize) {
     let data = u32::from_be_bytes([0, header[5], header[6], header[7]]);
@@ -58,55 +58,55 @@ pub fn lengths(header: &[u8; HEADER_LEN]) -> (usize, usize) {
 
 /// Stages of a login.
 pub mod stage {
-    /// Who the initiator is.
+    /// Security negotiation: who the initiator is.
     pub const SECURITY: u8 = 0;
-    /// How the session works.
+    /// Operational negotiation: how the session works.
     pub const OPERATIONAL: u8 = 1;
-    /// Commands.
+    /// The full feature phase: commands.
     pub const FULL: u8 = 3;
 }
 
 /// How a login ended: class and detail (section 11.13.5).
 pub mod status {
-    /// It goes on, or is done.
+    /// Success: it continues, or is complete.
     pub const SUCCESS: u16 = 0;
-    /// The initiator said something wrong.
+    /// An initiator error.
     pub const INITIATOR: u16 = 0x0200;
-    /// It is not who it says it is.
+    /// Authentication failed.
     pub const AUTHENTICATION: u16 = 0x0201;
     /// There is no such target.
     pub const NOT_FOUND: u16 = 0x0203;
-    /// No such version.
+    /// Unsupported version.
     pub const VERSION: u16 = 0x0205;
-    /// One connection is enough.
+    /// Too many connections.
     pub const TOO_MANY_CONNECTIONS: u16 = 0x0206;
-    /// Something must be said, and was not.
+    /// A required parameter is missing.
     pub const MISSING: u16 = 0x0207;
-    /// A session of another type.
+    /// Unsupported session type.
     pub const SESSION_TYPE: u16 = 0x0209;
     /// There is no such session.
     pub const NO_SESSION: u16 = 0x020a;
-    /// A PDU that belongs to no login.
+    /// An invalid PDU during login.
     pub const INVALID: u16 = 0x020b;
-    /// The target cannot.
+    /// A target error.
     pub const TARGET: u16 = 0x0300;
 }
 
 /// Functions of task management (section 11.5.1).
 pub mod function {
-    /// One task.
+    /// Abort one task.
     pub const ABORT_TASK: u8 = 1;
-    /// All tasks of this initiator.
+    /// Abort all tasks of this initiator.
     pub const ABORT_TASK_SET: u8 = 2;
-    /// All tasks of all initiators.
+    /// Abort all tasks of all initiators.
     pub const CLEAR_TASK_SET: u8 = 4;
-    /// The logical unit begins anew.
+    /// Reset the logical unit.
     pub const LUN_RESET: u8 = 5;
-    /// All logical units begin anew.
+    /// Reset all logical units.
     pub const WARM_RESET: u8 = 6;
-    /// All sessions end, too.
+    /// The same, and end all sessions.
     pub const COLD_RESET: u8 = 7;
-    /// A task goes to another connection.
+    /// Reassign a task to another connection.
     pub const REASSIGN: u8 = 8;
 }
 
@@ -118,11 +118,11 @@ pub mod managed {
     pub const NO_TASK: u8 = 1;
     /// There is no such logical unit.
     pub const NO_LUN: u8 = 2;
-    /// Tasks stay where they are.
+    /// Task reassignment is not supported.
     pub const NO_REASSIGNMENT: u8 = 4;
-    /// No such function.
+    /// The function is not supported.
     pub const UNSUPPORTED: u8 = 5;
-    /// This initiator may not.
+    /// Not permitted for this initiator.
     pub const DENIED: u8 = 6;
 }
 
@@ -130,11 +130,11 @@ pub mod managed {
 pub mod reject {
     /// Data were corrupted.
     pub const DATA_DIGEST: u8 = 2;
-    /// Selective acknowledgements are not for this level of recovery.
+    /// Selective acknowledgements are not supported at this recovery level.
     pub const SNACK: u8 = 3;
-    /// It belongs elsewhere.
+    /// A protocol error.
     pub const PROTOCOL: u8 = 4;
-    /// No such PDU.
+    /// An unsupported command.
     pub const UNSUPPORTED: u8 = 5;
     /// A field has a wrong value.
     pub const INVALID: u8 = 9;

@@ -1,4 +1,4 @@
-//! What initiators say.
+//! PDUs of initiators.
 
 use super::{CONTINUES, FINAL, HEADER_LEN, half, lun, put, put_half, word};
 use crate::error::Error;
@@ -10,13 +10,13 @@ const WRITES: u8 = 0x20;
 /// A request's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Whether it takes no number of commands and is done at once.
+    /// Whether it is done at once, and takes no command number.
     pub immediate: bool,
-    /// The logical unit, of the requests that have one.
+    /// The logical unit, in requests that have one.
     pub lun: u64,
     /// Returned with each answer.
     pub task: u32,
-    /// The number of this command; data have none.
+    /// The command number; data have none.
     pub command_number: u32,
     /// The number of the next status that the initiator expects.
     pub status_expected: u32,
@@ -31,7 +31,7 @@ pub struct Request {
 /// What a request asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Are you there; or an answer to a target that asked.
+    /// A ping, or the answer to one from the target.
     NopOut {
         /// The target's tag.
         transfer: u32,
@@ -44,7 +44,7 @@ pub enum Ask {
         reads: bool,
         /// It writes.
         writes: bool,
-        /// How it is ordered.
+        /// The task attribute: how it is ordered.
         attribute: u8,
         /// Bytes that the initiator expects to transfer.
         expected: u32,
@@ -55,9 +55,9 @@ pub enum Ask {
     Manage {
         /// One of [`function`](super::function).
         function: u8,
-        /// The tag of the task that is meant.
+        /// The tag of the referenced task.
         referenced: u32,
-        /// The number of the command that is meant.
+        /// The number of the referenced command.
         number: u32,
     },
     /// Log in.
@@ -70,7 +70,7 @@ pub enum Ask {
         current: u8,
         /// The stage it wants next.
         next: u8,
-        /// The highest version it speaks.
+        /// The highest version it supports.
         version_max: u8,
         /// The lowest.
         version_min: u8,
@@ -83,7 +83,7 @@ pub enum Ask {
     },
     /// Negotiate.
     Text {
-        /// It has said all.
+        /// It has nothing to add.
         last: bool,
         /// More text follows.
         continues: bool,
@@ -94,7 +94,7 @@ pub enum Ask {
     DataOut {
         /// The last of its sequence.
         last: bool,
-        /// The tag of the target's request, or none.
+        /// The tag of the target's request, if any.
         transfer: u32,
         /// Its number in the sequence.
         number: u32,
@@ -108,12 +108,12 @@ pub enum Ask {
         /// The connection.
         connection: u16,
     },
-    /// Ask for lost PDUs again.
+    /// Request retransmission of lost PDUs.
     Snack,
 }
 
 impl Ask {
-    /// Log in to version 0 by a connection 1 of a new session, with nothing to follow.
+    /// Log in to version 0 on connection 1 of a new session, with nothing to follow.
     pub fn login(current: u8, next: u8, isid: [u8; 6]) -> Ask {
         Ask::Login {
             transit: true,
@@ -144,7 +144,7 @@ impl Request {
         }
     }
     /// # Errors
-    /// If it has the opcode of no request.
+    /// If its opcode is not that of a request.
     pub fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Request, Error> {
         let (flags, transfer) = (bytes[1], word(bytes, 20));
         let last = flags & FINAL != 0;

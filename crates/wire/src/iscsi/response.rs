@@ -1,4 +1,4 @@
-//! What targets say.
+//! PDUs of targets.
 
 use super::{CONTINUES, FINAL, HEADER_LEN, NO_TAG, half, lun, put, put_half, word};
 use crate::error::Error;
@@ -8,11 +8,11 @@ const STATUS: u8 = 0x01;
 /// A response's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The logical unit, of the responses that have one.
+    /// The logical unit, in responses that have one.
     pub lun: u64,
     /// The tag of the request.
     pub task: u32,
-    /// Its number; meaningless in data without status.
+    /// The status number; meaningless in data without status.
     pub status_number: u32,
     /// The number of the next command that the target expects.
     pub command_expected: u32,
@@ -24,15 +24,15 @@ pub struct Response {
     pub answer: Answer,
 }
 
-/// How much less, or more, a command would have transferred than its initiator expected.
+/// By how much the transfer of a command differs from what its initiator expected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residual {
-    /// As much.
+    /// Not at all.
     #[default]
     None,
-    /// So many bytes less.
+    /// This many bytes fewer.
     Under(u32),
-    /// So many bytes more.
+    /// This many bytes more.
     Over(u32),
 }
 
@@ -56,7 +56,7 @@ impl Residual {
 /// What a response says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Here I am; or: are you there?
+    /// The answer to a ping, or a ping.
     NopIn {
         /// The target's tag, if it wants an answer.
         transfer: u32,
@@ -89,7 +89,7 @@ pub enum Answer {
         next: u8,
         /// The highest version.
         version_max: u8,
-        /// The one that is spoken.
+        /// The version in use.
         version_active: u8,
         /// As in the request.
         isid: [u8; 6],
@@ -100,11 +100,11 @@ pub enum Answer {
     },
     /// Negotiation.
     Text {
-        /// It has said all.
+        /// It has nothing to add.
         last: bool,
         /// More text follows.
         continues: bool,
-        /// The target's tag, if the initiator must go on.
+        /// The target's tag, if the initiator must continue.
         transfer: u32,
     },
     /// Data of a read.
@@ -120,7 +120,7 @@ pub enum Answer {
         /// Where it belongs.
         offset: u32,
     },
-    /// Goodbye.
+    /// The answer to a logout.
     Logout {
         /// 0: done; 1: there is no such connection; 2: no recovery.
         response: u8,
@@ -136,9 +136,9 @@ pub enum Answer {
         /// Bytes.
         length: u32,
     },
-    /// Something happened.
+    /// An asynchronous event.
     Event {
-        /// 1: log out please; 2: this connection ends; 3: all do.
+        /// 1: log out, please; 2: this connection ends; 3: all connections end.
         event: u8,
         /// The shortest time before another login, in seconds.
         wait: u16,
@@ -152,7 +152,7 @@ pub enum Answer {
 
 impl Response {
     /// # Errors
-    /// If it has the opcode of no response.
+    /// If its opcode is not that of a response.
     pub fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Response, Error> {
         let (flags, transfer) = (bytes[1], word(bytes, 20));
         let (last, continues) = (flags & FINAL != 0, flags & CONTINUES != 0);

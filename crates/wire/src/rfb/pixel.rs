@@ -5,14 +5,14 @@ use crate::error::Error;
 /// Bytes of a format.
 pub const FORMAT_LEN: usize = 16;
 
-/// How the bits of a pixel lie. True colour only: no viewer of today asks for palettes.
+/// How the bits of a pixel lie. True colour only: no viewer today asks for palettes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PixelFormat {
     /// Bits of a pixel: 8, 16 or 32.
     pub bits: u8,
-    /// Bits that count.
+    /// Significant bits of a pixel.
     pub depth: u8,
-    /// The first byte is the highest.
+    /// Whether the first byte is the most significant.
     pub big_endian: bool,
     /// The highest value of red, green, blue: one less than a power of two.
     pub max: [u16; 3],
@@ -65,7 +65,7 @@ impl PixelFormat {
     pub fn width(&self) -> usize {
         usize::from(self.bits / 8)
     }
-    /// Bytes of a pixel inside ZRLE: three, where no colour needs the fourth (section 7.7.5).
+    /// Bytes of a pixel inside ZRLE: three, if no colour needs the fourth (section 7.7.5).
     pub fn compact_len(&self) -> usize {
         if self.is_compact() { 3 } else { self.width() }
     }

@@ -27,11 +27,11 @@ pub const CDB_LEN: usize = 16;
 
 /// How a command ended.
 pub mod status {
-    /// Well.
+    /// Successfully.
     pub const GOOD: u8 = 0x00;
-    /// Not; sense says why.
+    /// With an error, which the sense explains.
     pub const CHECK_CONDITION: u8 = 0x02;
-    /// Somebody has reserved the unit.
+    /// Another initiator has reserved the unit.
     pub const RESERVATION_CONFLICT: u8 = 0x18;
     /// No room for another task.
     pub const TASK_SET_FULL: u8 = 0x28;
@@ -53,7 +53,7 @@ pub struct Range {
 pub struct Io {
     /// Which.
     pub range: Range,
-    /// Whether it reaches the medium before it ends.
+    /// Whether it reaches the medium before it ends (force unit access).
     pub fua: bool,
     /// Protection information that is wanted; there is none.
     pub protect: u8,
@@ -293,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said_with_its_place() {
+    fn what_is_unknown_is_reported_with_its_place() {
         let sense = |bytes: &[u8]| Command::parse(&cdb(bytes)).expect_err("refused");
         assert_eq!(sense(&[0xff]), Sense::INVALID_OPCODE.at(Place::Command(0)));
         assert_eq!(sense(&[0x9e, 0x1f]), Sense::INVALID_FIELD.at(Place::Command(1)));
         assert_eq!(sense(&[0x12, 0, 5]), Sense::INVALID_FIELD.at(Place::Command(2)));
     }
 
-    /// The table that initiators are told is the one that is parsed.
+    /// The table that is reported to initiators is the one that is parsed.
     #[test]
     fn each_command_of_the_table_is_parsed_and_no_other() {
         for code in 0..=255u8 {

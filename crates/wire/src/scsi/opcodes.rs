@@ -1,4 +1,4 @@
-//! The commands of a disk and which bits of each are used, as REPORT SUPPORTED OPERATION CODES tells them.
+//! The commands of a disk and which bits of each are used, as REPORT SUPPORTED OPERATION CODES reports them.
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@
 pub struct Sense {
     /// The kind of failure.
     pub key: u8,
-    /// What it was.
+    /// The additional sense code.
     pub code: u8,
-    /// More precisely.
+    /// Its qualifier.
     pub qualifier: u8,
     /// Where: a byte of the command or of its parameters, or a block.
     pub place: Place,
@@ -35,7 +35,7 @@ pub mod key {
     pub const NOT_READY: u8 = 2;
     /// The medium failed.
     pub const MEDIUM: u8 = 3;
-    /// The command makes no sense.
+    /// The command is invalid.
     pub const ILLEGAL: u8 = 5;
     /// Something happened that the initiator must know.
     pub const ATTENTION: u8 = 6;
@@ -58,7 +58,7 @@ macro_rules! senses {
 }
 
 senses! {
-    /// Everything is well.
+    /// No error.
     NOTHING = NONE 0x00 0x00;
     /// The medium could not be written.
     WRITE_ERROR = MEDIUM 0x0c 0x00;
@@ -66,7 +66,7 @@ senses! {
     READ_ERROR = MEDIUM 0x11 0x00;
     /// No room is left below a sparse disk.
     NO_ROOM = PROTECT 0x27 0x07;
-    /// Data differ in a verification.
+    /// Data differ in a comparison.
     MISCOMPARED = MISCOMPARE 0x1d 0x00;
     /// A list of parameters has a wrong length.
     LIST_LENGTH = ILLEGAL 0x1a 0x00;
@@ -80,13 +80,13 @@ senses! {
     NO_UNIT = ILLEGAL 0x25 0x00;
     /// A field of the parameters has a wrong value.
     INVALID_PARAMETER = ILLEGAL 0x26 0x00;
-    /// A reservation that is not there.
+    /// A reservation that does not exist.
     INVALID_RELEASE = ILLEGAL 0x26 0x04;
-    /// The initiator may not.
+    /// The initiator has no access.
     ACCESS_DENIED = PROTECT 0x20 0x02;
-    /// It cannot be written.
+    /// The disk is write-protected.
     WRITE_PROTECTED = PROTECT 0x27 0x00;
-    /// The owner's software protects it.
+    /// The owner's software protects the disk.
     SOFTWARE_PROTECTED = PROTECT 0x27 0x02;
     /// The unit has started, or was reset.
     POWER_ON = ATTENTION 0x29 0x00;
@@ -96,13 +96,13 @@ senses! {
     NEXUS_LOSS = ATTENTION 0x29 0x07;
     /// Mode parameters were changed.
     MODE_CHANGED = ATTENTION 0x2a 0x01;
-    /// Somebody preempted the reservation.
+    /// Another initiator preempted the reservation.
     PREEMPTED = ATTENTION 0x2a 0x03;
-    /// Somebody released the reservation.
+    /// Another initiator released the reservation.
     RELEASED = ATTENTION 0x2a 0x04;
-    /// Somebody preempted the registration.
+    /// Another initiator preempted the registration.
     UNREGISTERED = ATTENTION 0x2a 0x05;
-    /// The disk has another size.
+    /// The disk's size has changed.
     CAPACITY_CHANGED = ATTENTION 0x2a 0x09;
     /// Tasks were cleared by another initiator.
     CLEARED = ATTENTION 0x2f 0x00;
@@ -110,7 +110,7 @@ senses! {
     REGISTRATIONS = ILLEGAL 0x55 0x04;
     /// Too few data.
     INCOMPLETE = ABORTED 0x0e 0x03;
-    /// A copy's descriptor names no unit that is there.
+    /// A copy's descriptor names a unit that does not exist.
     COPY_TARGET = COPY_ABORTED 0x0d 0x02;
 }
 
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_formats_say_the_same() {
+    fn both_formats_carry_the_same() {
         let sense = Sense::INVALID_FIELD.at(Place::Command(300));
         let (fixed, descriptors) = (sense.fixed(), sense.descriptors());
         assert_eq!(fixed[..3], [0x70, 0, 5]);

@@ -30,7 +30,7 @@ pub fn at_relay(contract: &Contract, before: Duration, horizon: Duration, bound:
     intervals(contract, horizon + before + bound)
 }
 
-/// Packets of this many messages; what no node has if the product is beyond all bounds.
+/// Packets of this many messages; more than any node has if the product overflows.
 pub fn slots(contract: &Contract, messages: u64) -> u64 {
     contract.packets().saturating_mul(messages)
 }

@@ -41,12 +41,12 @@ pub(super) fn room(above: &[Class], blocking: u64, class: &Class) -> i128 {
     i128::from(class.bound) - i128::from(blocking) - i128::from(class.cost) - sum as i128
 }
 
-/// How much of its slack a channel above `class` takes.
+/// How much of the slack of `class` a channel above it takes.
 pub(super) fn taken(class: &Class, new: &Class) -> i128 {
     wanted(new, class.bound) as i128
 }
 
-/// The least bound of `new`, in picoseconds; `None` where there is none up to its interval.
+/// The least bound of `new`, in picoseconds; `None` if there is none up to its interval.
 pub(super) fn bound(classes: &[Class], blocking: u64, new: &Class) -> Option<u64> {
     // An instant, and the demand until then of the new channel and the classes above the present one.
     let mut known: Option<(u64, u128)> = None;

@@ -16,7 +16,7 @@
 
 use super::{Class, stretched};
 
-/// Terms after which a set counts as too near saturation to decide.
+/// Terms after which a set counts as too close to saturation to decide.
 const TERMS_MAX: u64 = 1 << 16;
 
 /// How much a class's demand precedes that of a constant rate: (1 - d/T) C, rounded up.
@@ -25,7 +25,7 @@ pub(super) fn early(class: &Class) -> u128 {
     (u128::from(class.cost) * gap).div_ceil(u128::from(class.interval))
 }
 
-/// The least bound of `new`, in picoseconds; `None` where there is none up to its interval. All channels
+/// The least bound of `new`, in picoseconds; `None` if there is none up to its interval. All channels
 /// together have the utilisation `share` and precede a constant rate by `early`.
 pub(super) fn bound(
     classes: &[Class],

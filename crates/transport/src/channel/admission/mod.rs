@@ -101,7 +101,7 @@ impl Reservations {
         Reservations { method, blocking: blocking.as_ps(), classes: Vec::new(), share: 0, early: 0 }
     }
 
-    /// The least bound that can be guaranteed to one more channel, at most its interval; `None` where
+    /// The least bound that can be guaranteed to one more channel, at most its interval; `None` if
     /// there is none.
     pub fn bound(&self, demand: Demand) -> Option<Duration> {
         let new = class(demand)?;
@@ -121,7 +121,7 @@ impl Reservations {
         assert!(bound <= demand.interval, "a bound beyond the interval");
         let new = class(demand).expect("an interval of no time has no bound");
         self.share += new.share;
-        assert!(self.share < ONE, "more was promised than there is");
+        assert!(self.share < ONE, "more was reserved than there is");
         let key = (bound.as_ps(), new.interval);
         let at = self.find(key);
         match at {
@@ -157,7 +157,7 @@ impl Reservations {
     /// Releases what was reserved with the same arguments. Panics if it was not.
     pub fn release(&mut self, demand: Demand, bound: Duration) {
         let old = class(demand).expect("an interval of no time has no bound");
-        let at = self.find((bound.as_ps(), old.interval)).expect("only a promise is taken back");
+        let at = self.find((bound.as_ps(), old.interval)).expect("only a reservation is released");
         self.share -= old.share;
         self.early -= edf::early(&self.classes[at]);
         let class = &mut self.classes[at];
@@ -168,7 +168,7 @@ impl Reservations {
         self.move_room(at, &old, 1);
         let class = &self.classes[at];
         if class.channels == 0 {
-            assert!(class.cost == 0, "what was taken back is not what was promised");
+            assert!(class.cost == 0, "what was released is not what was reserved");
             self.classes.remove(at);
         }
     }

@@ -96,7 +96,7 @@ proptest! {
     ) {
         let kept = admitted(Method::DOrder, blocking, &wanted);
         prop_assert!(kept_by_priorities(&kept, blocking));
-        // EDF admits a superset: the same set with the same bounds, each in turn.
+        // EDF admits a superset: the same set with the same bounds, one by one.
         let mut link = Reservations::new(Method::Edf, ps(blocking));
         for &(c, t, d) in &kept {
             let bound = link.bound(demand(c, t));
@@ -208,7 +208,7 @@ fn edf_by_steps(kept: &[(u64, u64, u64)], blocking: u64, new: (u64, u64)) -> Opt
     };
     let (cost, interval) = new;
     let mut best = 0;
-    // After so many terms none is larger, with what these links have left.
+    // After this many terms none is larger, given what these links have left.
     for k in 1..=50 {
         let mut at = 50_000_000;
         while blocking + k * cost + before(at) < at {

@@ -2,7 +2,7 @@
 //!
 //! * *open*.
 //! * *recovery* is entered on three duplicates (RFC 5681 §3.2), or when the scoreboard says so (RFC 6675
-//!   §5). With Reno the first new acknowledgement ends it, else that of all data sent before.
+//!   §5). With Reno the first new acknowledgement ends it, otherwise that of all data sent before.
 //! * *loss* is entered on a timeout (RFC 6298 §5.4), with Tahoe also on three duplicates, and ends when all
 //!   data sent before is acknowledged.
 

@@ -10,7 +10,7 @@ use lastmeter_base::Duration;
 
 /// `MIN_RTT_THRESH` and `MAX_RTT_THRESH`.
 const RISE: (Duration, Duration) = (Duration::from_ms(4), Duration::from_ms(16));
-/// `MIN_RTT_DIVISOR`: the rise that counts, as a part of the round-trip time.
+/// `MIN_RTT_DIVISOR`: the rise that counts, as a fraction of the round-trip time.
 const RISE_PART: u64 = 8;
 /// `N_RTT_SAMPLE`: samples of a round before it is judged.
 const SAMPLES: u32 = 8;

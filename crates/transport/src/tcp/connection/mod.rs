@@ -233,7 +233,7 @@ pub struct Connection {
 
     // Loss recovery.
     duplicates: u32,
-    /// Two duplicate acknowledgements are one new segment.
+    /// Two duplicate acknowledgements send one new segment.
     halves: u32,
     /// `RecoveryPoint` of RFC 6675, `recover` of RFC 6582.
     recover: u64,

@@ -72,7 +72,7 @@ impl Cubic {
         self.estimate += alpha * segments / congestion;
         let t = acked.now.saturating_since(epoch).as_secs_f64();
         let growth = if Cubic::window(t, self.k, self.window_max) < self.estimate {
-            // Reno would be faster (§4.3).
+            // Where Reno would be faster (§4.3).
             (self.estimate - congestion).max(0.0)
         } else {
             let rtt = acked.rtt.smoothed.map_or(0.0, |rtt| rtt.as_secs_f64());

@@ -67,7 +67,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// A segment is sent; `idle` where nothing else is in flight.
+    /// A segment is sent; `idle` if nothing else is in flight.
     pub(crate) fn sent(&mut self, now: Time, (start, end): (u64, u64), idle: bool) {
         if idle {
             (self.first_at, self.delivered_at) = (now, now);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_while_there_was_nothing_to_send_is_marked_until_it_is_delivered() {
+    fn segments_sent_while_the_application_was_the_limit_are_marked_until_delivered() {
         let mut delivery = ten();
         delivery.limit(10_000);
         delivery.sent(at(50), (10_000, 11_000), false);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_again_shows_no_round_trip_and_no_sample_over_less_than_one() {
+    fn retransmissions_give_no_round_trip_and_no_sample_over_less_than_one() {
         let mut delivery = ten();
         delivery.arrived(at(100), 1000, 10_000);
         assert_eq!(delivery.round_trip, Some(Duration::from_ms(91)));
@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_sent_again_the_segments_stay_apart_and_in_order(
+        fn whatever_is_retransmitted_the_segments_stay_disjoint_and_in_order(
             steps in prop::collection::vec((0u64..30, 1u64..9, any::<bool>()), 1..40),
         ) {
             let mut delivery = Delivery::default();

@@ -56,7 +56,7 @@ const WINDOW_MIN: u64 = 4;
 /// The pipe is full when the rate has not grown by a quarter in this many rounds (§4.3.2).
 const FULL_ROUNDS: u8 = 3;
 const FULL_GROWTH: (u64, u64) = (5, 4);
-/// Percent of the bandwidth at which it paces, so that queues drain (`bbr_pacing_margin_percent`).
+/// Pacing rate in percent of the bandwidth, so that queues drain (`bbr_pacing_margin_percent`).
 const PACED: u64 = 99;
 /// Below this rate a send quantum is one segment, above it at least two, and at most this many bytes
 /// (§4.2.2).
