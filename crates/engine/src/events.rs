@@ -5,10 +5,11 @@
 //! [ run, sorted | late: added since     ]  [ bucket | bucket | ... | bucket ]  [ far ]
 //! ```
 //!
-//! Few events are in one heap: `late`. Many are put unsorted into buckets by time, and a bucket is sorted
+//! A few dozen events are in one heap: `late`. More are put unsorted into buckets by time, and a bucket is sorted
 //! when its turn comes; so the cost of an event does not depend on their number, and the data stays in the
-//! nearest cache. Events before the next bucket go to `late`, those beyond the last to `far`. Whether there
-//! are buckets, and how wide, follows from the events themselves and does not affect their order.
+//! nearest cache. Events before the next bucket go to `late`, those beyond the last to `far`. Of many events the next
+//! ones are always sorted, so that what they need can be prefetched. Whether there are buckets, and how wide, follows
+//! from the events themselves and does not affect their order.
 
 use crate::Foresight;
 use crate::heap::Heap;
@@ -150,8 +151,11 @@ pub(crate) struct Events {
     run: Vec<Event>,
     /// Their number when they were sorted, if nothing was known ahead.
     loaded: usize,
-    /// With fewer than this the next bucket is sorted: [`RUN_LEAST`], or 0 without buckets.
+    /// With fewer than this the next bucket is sorted: [`RUN_LEAST`]; 1 if nothing need be known ahead; 0 without
+    /// buckets.
     run_least: usize,
+    /// Whether elements prefetch, and so even few events should be known ahead.
+    foreseen: bool,
     /// Events before the first bucket, pushed since the run was sorted.
     late: Heap,
     buckets: Buckets,
@@ -194,13 +198,16 @@ struct Chained {
 /// The end of a chain.
 const NONE: u32 = u32::MAX;
 /// Buckets are used from this many events on, and given up below the second number.
-const BUCKETS_FROM: usize = 512;
-const BUCKETS_UNTIL: usize = 128;
-/// Target number of events per bucket; outside the other limits the width is chosen again.
+const BUCKETS_FROM: usize = 40;
+const BUCKETS_UNTIL: usize = 16;
+/// The next events are known ahead from this many on, and no longer below the second number, unless elements prefetch.
+const KNOWN_FROM: usize = 512;
+const KNOWN_UNTIL: usize = 128;
+/// Target number of events per bucket if the next ones are known ahead, and if not; below a third or above three
+/// times that, the width is chosen again.
 const EACH: u64 = 8;
-const EACH_MIN: u64 = 3;
-const EACH_MAX: u64 = 24;
-/// Events known ahead, if there are buckets.
+const EACH_UNKNOWN: u64 = 4;
+/// Events known ahead, if any are.
 pub(crate) const RUN_LEAST: usize = 12;
 /// Minimum pops between two reviews of the buckets.
 const CHECK_EVERY: usize = 4096;
@@ -212,12 +219,14 @@ impl Default for Buckets {
     }
 }
 
-impl Default for Events {
-    fn default() -> Events {
+impl Events {
+    /// No events; `foreseen` if elements prefetch for theirs.
+    pub(crate) fn new(foreseen: bool) -> Events {
         Events {
             run: Vec::new(),
             loaded: 0,
             run_least: 0,
+            foreseen,
             late: Heap::default(),
             buckets: Buckets::default(),
             far: Heap::default(),
@@ -226,9 +235,7 @@ impl Default for Events {
             since: 0,
         }
     }
-}
 
-impl Events {
     /// When the next event is due.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Time> {
@@ -284,6 +291,12 @@ impl Events {
         at.as_ps() >> self.buckets.shift >= self.buckets.first
     }
 
+    /// Whether the next events are known ahead.
+    #[inline]
+    pub(crate) fn are_known(&self) -> bool {
+        self.run_least == RUN_LEAST
+    }
+
     /// The target after the next `ahead` events, if known already.
     #[inline]
     pub(crate) fn ahead(&self, ahead: usize) -> Option<Target> {
@@ -337,22 +350,33 @@ impl Events {
         let next = self.first();
         let events = self.run.len() + self.late.len() + self.buckets.len + self.far.len();
         let elapsed = next.at.saturating_sub(self.since).max(1);
-        let width = (u128::from(elapsed) * u128::from(EACH) / self.pops as u128) as u64;
+        let least = self.least(events);
+        let wanted = if least == RUN_LEAST { EACH } else { EACH_UNKNOWN };
+        let width = (u128::from(elapsed) * u128::from(wanted) / self.pops as u128) as u64;
         let shift = width.max(1).ilog2();
-        let usual = match self.buckets.heads.is_empty() {
-            true => events < BUCKETS_FROM,
-            false => {
-                let each = (self.pops as u128) << self.buckets.shift;
-                let each = (each / u128::from(elapsed)) as u64;
-                events >= BUCKETS_UNTIL && (EACH_MIN..=EACH_MAX).contains(&each)
-            }
-        };
+        let each = (self.pops as u128) << self.buckets.shift;
+        let each = (each / u128::from(elapsed)) as u64;
+        let suits = least == 0 || (wanted / 3 + 1..=wanted * 3).contains(&each);
+        let usual = least == self.run_least && suits;
         if !usual {
+            self.run_least = least;
             self.spread(shift, events);
         }
         self.pops = events.max(CHECK_EVERY);
         self.check_in = self.pops;
         self.since = next.at;
+    }
+
+    /// What `run_least` should be with this many events.
+    fn least(&self, events: usize) -> usize {
+        let known = self.run_least == RUN_LEAST;
+        match events {
+            _ if events < if self.run_least == 0 { BUCKETS_FROM } else { BUCKETS_UNTIL } => 0,
+            _ if self.foreseen || events >= if known { KNOWN_UNTIL } else { KNOWN_FROM } => {
+                RUN_LEAST
+            }
+            _ => 1,
+        }
     }
 
     /// Puts all events into buckets of another width; into a heap where they are few.
@@ -362,9 +386,7 @@ impl Events {
         self.far.drain_into(&mut all);
         self.buckets.drain_into(&mut all);
         self.buckets = Buckets::default();
-        self.run_least = 0;
-        if events >= BUCKETS_FROM {
-            self.run_least = RUN_LEAST;
+        if self.run_least > 0 {
             let first = all.iter().map(|event| event.key.at).min().unwrap_or(0) >> shift;
             self.buckets.heads = vec![NONE; 2 * events.next_power_of_two()];
             (self.buckets.shift, self.buckets.first) = (shift, first);
@@ -440,7 +462,7 @@ mod tests {
     /// typical number.
     fn compare(seed: u64, spread: impl Fn(&mut Stream) -> u64, keep: usize) {
         let mut stream = Stream::new(seed, "events");
-        let mut events = Events::default();
+        let mut events = Events::new(seed % 2 == 0);
         let mut plain = BinaryHeap::new();
         let mut now = 0;
         for order in 0..60_000 {
@@ -478,27 +500,34 @@ mod tests {
 
     #[test]
     fn buckets_follow_the_events_in_number_and_in_width() {
-        let mut events = Events::default();
         let push = |events: &mut Events, at: u64, order| {
             let key = Key::new(Time::from_ps(at), order);
             events.push(Event { key, target: Target::timer(0, NOBODY) });
         };
-        let run = |events: &mut Events, gap: u64, pops: u64| {
-            for order in 0..pops {
+        // Each event comes again after 2 us.
+        let run_with = |events: &mut Events, number: usize| {
+            while events.buckets.len + events.run.len() + events.late.len() > number {
+                events.pop(Time::MAX).unwrap();
+            }
+            for order in 0..10_000 {
                 let event = events.pop(Time::MAX).unwrap();
-                push(events, event.key.at + gap, order);
+                push(events, event.key.at + 2_000_000, order);
             }
         };
-        (0..2000).for_each(|n| push(&mut events, n * 1000, n));
-        run(&mut events, 2_000_000, 10_000);
-        // One every nanosecond.
-        assert!(!events.buckets.heads.is_empty());
-        let width = 1u64 << events.buckets.shift;
-        assert!((4_000..=8_000).contains(&width), "{width}");
-        while events.buckets.len + events.run.len() + events.late.len() > 50 {
-            events.pop(Time::MAX).unwrap();
+        for foreseen in [false, true] {
+            let mut events = Events::new(foreseen);
+            (0..2000).for_each(|n| push(&mut events, n * 1000, n));
+            let mut widths = [2000, 100].map(|number| {
+                run_with(&mut events, number);
+                assert!(!events.buckets.heads.is_empty());
+                assert_eq!(events.are_known(), foreseen || number == 2000);
+                // In times between two events.
+                (number << events.buckets.shift) as u64 / 2_000_000
+            });
+            widths[1] *= if foreseen { 1 } else { 2 };
+            assert!(widths.iter().all(|width| (4..=8).contains(width)), "{widths:?}");
+            run_with(&mut events, 10);
+            assert!(events.buckets.heads.is_empty());
         }
-        run(&mut events, 2_000_000, 10_000);
-        assert!(events.buckets.heads.is_empty());
     }
 }

@@ -249,7 +249,7 @@ impl Builder {
             now: Time::START,
             cause: 0,
             ready: VecDeque::new(),
-            events: Events::default(),
+            events: Events::new(foresight > Foresight::None),
             edges,
             flights,
             places,

@@ -306,6 +306,9 @@ impl World {
     /// graph none of it is in a near cache.
     #[inline]
     pub(crate) fn look_ahead(&mut self, elements: &[Box<dyn Element>]) {
+        if !self.events.are_known() {
+            return;
+        }
         if self.events.has_just_loaded() {
             self.look_first(elements);
         }
