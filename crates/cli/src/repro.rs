@@ -3,7 +3,7 @@
 use crate::threads::Threads;
 use crate::{Common, Complaint, Ended, daemon, judges, output, progress, results};
 use indicatif::{ProgressBar, ProgressStyle};
-use lastmeter_engine::Control;
+use lastmeter_engine::{Control, in_order};
 use lastmeter_live::calibrate::Calibration;
 use lastmeter_repro::reception::sweep::{self, Curve, Machine};
 use lastmeter_repro::reception::{Way, chart, of_1997, of_today};
@@ -158,28 +158,44 @@ pub(crate) fn repro(common: &Common, arguments: &Arguments) -> Result<Ended, Com
     }
     let programs = common.programs.as_deref();
     let means = Effort { parallel: &threads, full: arguments.full, observer: &bar, programs };
-    let (mut sheets, mut plots, mut drawings) = (Vec::new(), Vec::new(), Vec::new());
-    for job in jobs {
+    let work = |job: Job| {
+        if bar.control.stopped() {
+            return Ok(None);
+        }
         bar.bar.set_message(job.name().to_owned());
+        let (mut plots, mut drawings) = (Vec::new(), Vec::new());
         if arguments.out.is_some() {
-            plots.extend(job.plots(options, means).map_err(complaint)?);
-            drawings.extend(job.drawings(options, means).map_err(complaint)?);
+            plots = job.plots(options, means).map_err(complaint)?;
+            drawings = job.drawings(options, means).map_err(complaint)?;
         }
         let sheet = job.run_with(options, means);
         // An experiment that was stopped lacks runs: its rows would be those of others.
         if bar.control.stopped() {
-            break;
+            return Ok(None);
         }
         let sheet = sheet.map_err(complaint)?;
-        let text = match common.json {
-            true => sheet.json_lines()?,
-            false => sheet.text(shown, style()),
-        };
-        bar.bar.suspend(|| output::print(&text));
-        sheets.push(sheet);
-        bar.bar.inc(1);
-    }
+        let text = if common.json { sheet.json_lines()? } else { sheet.text(shown, style()) };
+        Ok::<_, Complaint>(Some((sheet, text, plots, drawings)))
+    };
+    let (mut sheets, mut plots, mut drawings, mut failed) = (vec![], vec![], vec![], None);
+    in_order(&threads, jobs, work, |done| match done {
+        Ok(None) => {}
+        Ok(Some((sheet, text, more_plots, more_drawings))) => {
+            bar.bar.suspend(|| output::print(&text));
+            sheets.push(sheet);
+            plots.extend(more_plots);
+            drawings.extend(more_drawings);
+            bar.bar.inc(1);
+        }
+        Err(error) => {
+            bar.control.stop();
+            failed = failed.take().or(Some(error));
+        }
+    });
     let stopped = bar.end();
+    if let Some(error) = failed {
+        return Err(error);
+    }
     let report = Report { sheets };
     if let Some(path) = &arguments.out {
         let page = lastmeter_repro::html::render(&report, &plots, &drawings);

@@ -24,6 +24,7 @@ mod error;
 mod events;
 mod graph;
 mod heap;
+mod in_order;
 mod level;
 mod meter;
 mod parallel;
@@ -46,6 +47,7 @@ pub use element::{
 };
 pub use error::Error;
 pub use graph::{EDGES_MAX, ELEMENTS_MAX, Graph};
+pub use in_order::in_order;
 pub use level::Level;
 pub use meter::Meter;
 pub use parallel::{Parallel, Serial};
