@@ -30,6 +30,8 @@ struct Both {
     name: String,
     /// What the search in rounds costs, its run included, in runs.
     price: f64,
+    /// Whether it was in rounds: short runs are searched exhaustively.
+    in_rounds: bool,
     /// The same of the exhaustive search, and what it found better than the other; `None` where it was left out.
     exhaustive: Option<(f64, Found)>,
 }
@@ -98,7 +100,8 @@ fn both(name: String, experiment: &Experiment, setting: &Setting) -> Result<Both
             Some((all / run, found(&ours, &theirs)))
         }
     };
-    Ok(Both { name, price: rounds / run, exhaustive })
+    let in_rounds = ours.what_ifs.iter().any(|one| one.share.is_some());
+    Ok(Both { name, price: rounds / run, in_rounds, exhaustive })
 }
 
 /// Compares each of the best changes with the one that the exhaustive search has in its place, by what that search
@@ -118,8 +121,13 @@ fn found(ours: &Ledger, theirs: &Ledger) -> Found {
 }
 
 fn measurement(bench: &str, all: &[Both]) -> Measurement {
-    let mut prices: Vec<f64> = all.iter().map(|one| one.price).collect();
-    prices.sort_by(f64::total_cmp);
+    let sorted = |prices: &mut dyn Iterator<Item = f64>| {
+        let mut prices: Vec<f64> = prices.collect();
+        prices.sort_by(f64::total_cmp);
+        prices
+    };
+    let prices = sorted(&mut all.iter().map(|one| one.price));
+    let of_rounds = sorted(&mut all.iter().filter(|one| one.in_rounds).map(|one| one.price));
     let median = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied().unwrap_or(0.0);
     let compared: Vec<&(f64, Found)> =
         all.iter().filter_map(|one| one.exhaustive.as_ref()).collect();
@@ -135,14 +143,17 @@ fn measurement(bench: &str, all: &[Both]) -> Measurement {
     if let Some(dearest) = all.iter().max_by(|a, b| a.price.total_cmp(&b.price)) {
         let _ = write!(note, "; at most {:.1}: {}", dearest.price, dearest.name);
     }
+    if let Some(most) = of_rounds.last() {
+        let (count, middle) = (of_rounds.len(), median(&of_rounds));
+        let _ = write!(note, "; of the {count} searched in rounds {middle:.1}, at most {most:.1}");
+    }
     let differs = |one: &&Both| matches!(one.exhaustive, Some((_, Found::First | Found::Other)));
     let names: Vec<&str> = all.iter().filter(differs).map(|one| one.name.as_str()).collect();
     if !names.is_empty() {
         let _ = write!(note, "; other ones in {}", names.join(", "));
     }
     let mut found = Measurement::new(bench, median(&prices), "runs", String::new(), note);
-    let mut exhaustive: Vec<f64> = compared.iter().map(|one| one.0).collect();
-    exhaustive.sort_by(f64::total_cmp);
+    let exhaustive = sorted(&mut compared.iter().map(|one| one.0));
     found.beside("every change on the whole run", median(&exhaustive));
     found.lower_is_better()
 }

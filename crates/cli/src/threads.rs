@@ -48,9 +48,10 @@ impl Threads {
 
 impl Parallel for Threads {
     fn run(&self, tasks: &mut [&mut (dyn FnMut() + Send)]) {
-        self.pool.scope(|scope| {
+        // In their order, as far as there are threads.
+        self.pool.scope_fifo(|scope| {
             for task in tasks {
-                scope.spawn(move |_| task());
+                scope.spawn_fifo(move |_| task());
             }
         });
     }

@@ -462,7 +462,7 @@ mod tests {
     /// typical number.
     fn compare(seed: u64, spread: impl Fn(&mut Stream) -> u64, keep: usize) {
         let mut stream = Stream::new(seed, "events");
-        let mut events = Events::new(seed % 2 == 0);
+        let mut events = Events::new(seed.is_multiple_of(2));
         let mut plain = BinaryHeap::new();
         let mut now = 0;
         for order in 0..60_000 {

@@ -131,8 +131,8 @@ fn search_ranges<K: DirectKey>(words: &[AtomicU64], rest: &Lanes<u64>, slots: &m
     }
     for at in 0..ROW {
         if let Some(line) = ranges::line(words, nodes.0[at]) {
-            for word in 1..4 {
-                begins[word].0[at] = ranges::begins(line, word);
+            for (word, begins) in begins.iter_mut().enumerate().skip(1) {
+                begins.0[at] = ranges::begins(line, word);
             }
         }
     }
