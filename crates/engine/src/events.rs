@@ -369,12 +369,11 @@ impl Events {
 
     /// What `run_least` should be with this many events.
     fn least(&self, events: usize) -> usize {
-        let known = self.run_least == RUN_LEAST;
+        let buckets = if self.run_least == 0 { BUCKETS_FROM } else { BUCKETS_UNTIL };
+        let known = if self.are_known() { KNOWN_UNTIL } else { KNOWN_FROM };
         match events {
-            _ if events < if self.run_least == 0 { BUCKETS_FROM } else { BUCKETS_UNTIL } => 0,
-            _ if self.foreseen || events >= if known { KNOWN_UNTIL } else { KNOWN_FROM } => {
-                RUN_LEAST
-            }
+            _ if events < buckets => 0,
+            _ if self.foreseen || events >= known => RUN_LEAST,
             _ => 1,
         }
     }
