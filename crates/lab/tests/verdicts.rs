@@ -150,7 +150,7 @@ poisson = { rate = "5 Mbit/s", size = "1000 B" }
 "#;
 
 #[test]
-fn a_search_in_rounds_finds_what_an_exhaustive_one_finds_for_a_few_runs() {
+fn a_search_in_rounds_finds_what_an_exhaustive_one_finds_for_less() {
     let explained = |search| {
         let watch = Watch::default();
         let runner = Runner { parallel: &Serial, threads: 1, library: &Builtin, watch: &watch };
@@ -173,7 +173,7 @@ fn a_search_in_rounds_finds_what_an_exhaustive_one_finds_for_a_few_runs() {
     assert_eq!(ours.what_ifs.len(), theirs.what_ifs.len());
     let shares: Vec<f64> = ours.what_ifs.iter().map(|one| one.share.unwrap_or(1.0)).collect();
     assert!(shares.is_sorted_by(|a, b| a >= b), "{shares:?}");
-    assert!(shares.iter().sum::<f64>() < 3.6, "{shares:?}");
+    assert!(shares.iter().sum::<f64>() < shares.len() as f64 / 2.0, "{shares:?}");
     assert!(theirs.what_ifs.iter().all(|one| one.share.is_none()));
     for (our, their) in ours.what_ifs.iter().zip(&theirs.what_ifs).take(2) {
         let same = theirs.what_ifs.iter().find(|one| one.change == our.change).unwrap();

@@ -17,15 +17,16 @@ pub const CHANGES_MAX: usize = 48;
 /// The looks at a run, in parts of [`crate::run::PARTS`]; beginnings end there, and their second halves begin there.
 pub const LOOKS: [u64; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
 
-/// What all rounds may cost together, in runs, and one before the last.
-const ROUNDS: f64 = 1.8;
-const ROUND: f64 = 0.4;
-/// The same if no beginning for that price is typical.
-const ROUNDS_MAX: f64 = 3.6;
-const ROUND_MAX: f64 = 0.8;
+/// What all rounds may cost together, in runs, and which share of that one before the last may.
+const ROUNDS: f64 = 1.6;
+const ROUND: f64 = 0.22;
+/// The former if no beginning for that price is typical.
+const ROUNDS_MAX: f64 = 3.0;
 /// Changes are tried on the whole run if all of them together take no more handlers than this: about two seconds of one
-/// CPU. Beginnings of such short runs would tell little.
+/// CPU.
 const HANDLED_FREE: u64 = 20_000_000;
+/// Rounds may always take as many as this.
+const HANDLED_ROUNDS: u64 = 15_000_000;
 /// In the last round are this many of the best.
 const LAST: usize = 6;
 /// The steps of 10 % with the greatest effect are in every round: the verdict compares them.
@@ -161,36 +162,45 @@ pub fn is_free(whole: &Sums, changes: usize) -> bool {
 #[derive(Clone, Debug)]
 pub struct Rounds {
     beginnings: Vec<Beginning>,
+    /// What they may cost, in runs; and if no beginning for that price is typical.
+    prices: (f64, f64),
     spent: f64,
 }
 
 impl Rounds {
-    /// Rounds on these beginnings; nothing has been spent.
-    pub fn new(beginnings: Vec<Beginning>) -> Rounds {
-        Rounds { beginnings, spent: 0.0 }
+    /// Rounds on these beginnings of a run; nothing has been spent.
+    pub fn new(beginnings: Vec<Beginning>, whole: &Sums) -> Rounds {
+        let free = HANDLED_ROUNDS as f64 / whole.handled.max(1) as f64;
+        Rounds { beginnings, prices: (ROUNDS.max(free), ROUNDS_MAX.max(free)), spent: 0.0 }
     }
 
     /// The next round, with so many changes.
     ///
     /// It repeats the longest beginning that it may cost if that is typical; else the shortest typical one that is
-    /// not much too expensive, or the longest of these.
+    /// not much too expensive, or the longest of these. The last round repeats the whole run if it may cost that, and
+    /// the longest typical beginning rather than the shortest: its figures are told.
     pub fn next(&mut self, changes: usize) -> Round {
-        let last = (ROUNDS - self.spent, ROUNDS_MAX - self.spent);
-        let typical = |(price, price_max): (f64, f64)| {
-            let longest = self.within(price, changes).last().filter(|one| one.is_typical());
-            let longer = self.within(price_max, changes).skip(self.within(price, changes).count());
-            longest.or_else(|| longer.into_iter().find(|one| one.is_typical())).copied()
-        };
-        let longest = |price_max: f64| {
-            let longest = self.within(price_max, changes).last().or(self.beginnings.first());
-            longest.copied()
+        let (price, price_max) = self.prices;
+        let last = (price - self.spent, price_max - self.spent);
+        let each = (price * ROUND, price_max * ROUND);
+        let typical =
+            |price_max: f64| self.within(price_max, changes).filter(|one| one.is_typical());
+        let longest = |price_max: f64| self.within(price_max, changes).last();
+        let usual = |price: f64| longest(price).filter(|one| one.is_typical());
+        let at_last = || {
+            let other = || longest(last.1).or(self.beginnings.first());
+            usual(last.0).or_else(|| typical(last.1).last()).or_else(other).copied()
         };
         let (beginning, next) = match changes <= LAST + STEPS {
-            true => (typical(last).or_else(|| longest(last.1)), None),
-            false => match typical((ROUND, ROUND_MAX)) {
+            _ if changes as f64 <= last.0 => (None, None),
+            true => (at_last(), None),
+            false => match usual(each.0).or_else(|| typical(each.1).next()).copied() {
                 Some(one) => (Some(one), Some(Next::Best((changes / 2).max(LAST + STEPS)))),
-                None if changes <= 2 * LAST => (typical(last).or_else(|| longest(last.1)), None),
-                None => (longest(ROUND), Some(Next::Mixed((changes / 2).max(2 * LAST)))),
+                None if changes <= 2 * LAST => (at_last(), None),
+                None => {
+                    let one = longest(each.0).or(self.beginnings.first()).copied();
+                    (one, Some(Next::Mixed((changes / 2).max(2 * LAST))))
+                }
             },
         };
         self.spent += beginning.map_or(0.0, |one| one.cost * changes as f64);
@@ -271,9 +281,17 @@ fn survivors(ledger: &Ledger, effects: &[Effect], count: usize) -> Vec<Change> {
             (steps.collect(), by_both().collect())
         }
     };
+    // And what helps a lot is compared by its step.
+    let step_of = |change: &Change| {
+        let own = group(change)?;
+        let of_own = |one: &&Effect| step(&one) && group(&one.change).as_ref() == Some(&own);
+        effects.iter().find(of_own).map(|effect| &effect.change)
+    };
     for effect in ranked {
-        if kept.len() < count {
-            kept.insert(&effect.change);
+        for change in [Some(&effect.change), step_of(&effect.change)].into_iter().flatten() {
+            if kept.len() < count {
+                kept.insert(change);
+            }
         }
     }
     kept.into_iter().cloned().collect()
@@ -345,13 +363,13 @@ mod tests {
     use super::*;
     use lastmeter_base::Duration;
 
-    /// A run of 256 parts in which so many packets are delivered in each.
-    fn beginnings_of(delivered: impl Fn(u64) -> u64) -> (Vec<Beginning>, Sums) {
+    /// A run of 256 parts, in each of which so many handlers run and so many packets are delivered.
+    fn beginnings_of(handled: u64, delivered: impl Fn(u64) -> u64) -> (Vec<Beginning>, Sums) {
         let mut sums = Sums::default();
         let mut looks = Vec::new();
         for part in 1..=crate::run::PARTS {
             sums.now += Duration::from_ms(1);
-            sums.handled += 10_000;
+            sums.handled += handled;
             sums.offered += delivered(part);
             sums.delivered += delivered(part);
             sums.bits += delivered(part) as f64 * 8000.0;
@@ -365,9 +383,8 @@ mod tests {
 
     #[test]
     fn rounds_get_longer_and_end_within_their_price() {
-        let (beginnings, whole) = beginnings_of(|_| 1000);
-        assert!(!is_free(&whole, 40) && is_free(&whole, 7));
-        let mut rounds = Rounds::new(beginnings);
+        let (beginnings, whole) = beginnings_of(1_000_000, |_| 1000);
+        let mut rounds = Rounds::new(beginnings, &whole);
         let (mut changes, mut before, mut cost) = (CHANGES_MAX, 0, 0.0);
         loop {
             let Round { beginning, next } = rounds.next(changes);
@@ -388,10 +405,24 @@ mod tests {
     }
 
     #[test]
+    fn a_short_run_is_repeated_whole_with_all_changes_or_with_the_best() {
+        let (beginnings, whole) = beginnings_of(3000, |_| 1000);
+        assert!(is_free(&whole, 26) && !is_free(&whole, 27));
+        let mut rounds = Rounds::new(beginnings, &whole);
+        let Round { beginning: Some(first), next: Some(Next::Best(left)) } = rounds.next(28) else {
+            panic!("not all of them are tried on the whole run")
+        };
+        assert_eq!((left, rounds.next(left)), (14, Round { beginning: None, next: None }));
+        assert!(first.cost * 28.0 > ROUNDS, "a round costs more where it hardly costs time");
+        assert!(rounds.spent + left as f64 <= rounds.prices.0);
+    }
+
+    #[test]
     fn where_no_beginning_is_typical_the_ledger_picks_too() {
         // Nearly nothing happens in the first half.
-        let (beginnings, _) = beginnings_of(|part| if part < 130 { 300 } else { 3000 });
-        let mut rounds = Rounds::new(beginnings);
+        let (beginnings, whole) =
+            beginnings_of(1_000_000, |part| if part < 130 { 300 } else { 3000 });
+        let mut rounds = Rounds::new(beginnings, &whole);
         let mut changes = CHANGES_MAX;
         while let Some(next) = rounds.next(changes).next {
             let Next::Mixed(left) = next else { panic!("{next:?}") };
@@ -403,9 +434,10 @@ mod tests {
 
     #[test]
     fn of_a_beginning_with_few_packets_nothing_is_told() {
-        let (beginnings, _) = beginnings_of(|part| u64::from(part % 2 == 0));
+        let (beginnings, whole) = beginnings_of(1_000_000, |part| u64::from(part % 2 == 0));
         assert!(beginnings.is_empty());
-        assert_eq!(Rounds::new(beginnings).next(5), Round { beginning: None, next: None });
+        let mut rounds = Rounds::new(beginnings, &whole);
+        assert_eq!(rounds.next(5), Round { beginning: None, next: None });
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! An exhaustive search repeats the whole run with every change. A search of rounds repeats a short beginning with
 //! many, compares each with the same beginning of the run itself, goes on with a longer one for the better half, and
-//! repeats most for the few that can be among the best. All of it costs one to four runs, building the models aside. A
-//! short run is repeated whole. Beginnings have the same random numbers, so that what differs is what was changed.
+//! repeats most for the few that can be among the best. All of it costs one to four runs, or the time of a short
+//! one repeated often. Beginnings have the same random numbers, so that what differs is what was changed.
 
 use super::{Failure, PARTS, Prepared, RunOptions, Runner, all, closing, in_steps, prepare, rerun};
 use crate::build::Changes;
@@ -67,7 +67,7 @@ pub fn explain(
 pub struct FirstRun<'a> {
     experiment: &'a Experiment,
     ledger: Ledger,
-    beginnings: Vec<Beginning>,
+    rounds: Rounds,
     changes: Vec<Change>,
     left_out: usize,
     is_short: bool,
@@ -84,7 +84,8 @@ impl<'a> FirstRun<'a> {
         changes.extend(ideals(experiment));
         changes.extend(withouts(experiment));
         let is_short = is_free(&all, changes.len());
-        Ok(FirstRun { experiment, ledger, beginnings, changes, left_out, is_short })
+        let rounds = Rounds::new(beginnings, &all);
+        Ok(FirstRun { experiment, ledger, rounds, changes, left_out, is_short })
     }
 
     /// The ledger, if somebody would wait for the verdict long enough to read it.
@@ -102,7 +103,7 @@ impl<'a> FirstRun<'a> {
         shuffles: u64,
         runner: Runner<'_>,
     ) -> Result<Explained, Failure> {
-        let FirstRun { experiment, mut ledger, beginnings, changes, mut left_out, is_short } = self;
+        let FirstRun { experiment, mut ledger, rounds, changes, mut left_out, is_short } = self;
         let whole = !ledger.provenance.partial;
         let effects = match (whole, search) {
             (false, _) => Vec::new(),
@@ -110,7 +111,6 @@ impl<'a> FirstRun<'a> {
                 let known = changes.len();
                 let changes = promising(&ledger, changes, CHANGES_MAX);
                 left_out += known - changes.len();
-                let rounds = Rounds::new(beginnings);
                 in_rounds(experiment, &ledger, rounds, changes, shuffles, runner)?
             }
             (true, _) => exhaustive(experiment, &ledger, changes, shuffles, runner)?,
