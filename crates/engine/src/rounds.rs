@@ -40,9 +40,7 @@ impl Engine {
             let started = self.partitions[number].start();
             started.map_err(|stuck| self.no_progress(number, stuck))?;
         }
-        let pace = Duration::from_ps((end.as_ps() / ROUNDS_MIN).max(1));
-        let window = self.lookahead.unwrap_or(Duration::MAX).min(pace);
-        let rounds = Rounds::new(self.partitions.len(), end, window, control);
+        let rounds = Rounds::new(self.partitions.len(), end, self.window(end), control);
         let new = |(number, partition)| Part {
             partition,
             number,
@@ -62,15 +60,30 @@ impl Engine {
                 }
             });
         }
-        let now = parts[0].now;
+        let (now, round) = (parts[0].now, parts[0].round);
         let results: Vec<_> = parts.into_iter().map(|part| part.result).collect();
         for (number, result) in results.into_iter().enumerate() {
             result.map_err(|stuck| self.no_progress(number, stuck))?;
         }
         self.now = now;
+        self.rounds += round as u64;
         // A run ends early only on request.
         self.stopped |= now < end;
         Ok(())
+    }
+
+    /// How long a round lasts at most in a run until `end`.
+    fn window(&self, end: Time) -> Duration {
+        let pace = Duration::from_ps((end.as_ps() / ROUNDS_MIN).max(1));
+        self.lookahead.unwrap_or(Duration::MAX).min(pace)
+    }
+
+    /// How many handlers a part will run in a round of a run until `end`, judged by the run so far, whose rounds may
+    /// have been shorter.
+    pub fn handled_at_once(&self, end: Time) -> f64 {
+        let longer = self.window(end).as_secs_f64() / self.window(self.now).as_secs_f64();
+        let each = self.rounds.max(1) as f64 * self.partitions.len() as f64;
+        self.handled() as f64 / each * longer
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Engine {
     paths: Vec<PathInfo>,
     pub(crate) now: Time,
     pub(crate) stopped: bool,
+    /// How often the partitions have waited for one another.
+    pub(crate) rounds: u64,
     warm_up: WarmUp,
 }
 
@@ -122,9 +124,23 @@ impl Engine {
         names: Vec<String>,
         (stages, resources, paths): (Vec<StageInfo>, Vec<ResourceInfo>, Vec<PathInfo>),
     ) -> Engine {
-        let (now, stopped) = (Time::START, false);
-        let warm_up = WarmUp::default();
-        Engine { partitions, lookahead, names, stages, resources, paths, now, stopped, warm_up }
+        Engine {
+            partitions,
+            lookahead,
+            names,
+            stages,
+            resources,
+            paths,
+            now: Time::START,
+            stopped: false,
+            rounds: 0,
+            warm_up: WarmUp::default(),
+        }
+    }
+
+    /// How many handlers have run.
+    pub fn handled(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.handled).sum()
     }
 
     /// The present instant.

@@ -43,6 +43,12 @@ impl fmt::Display for Failure {
 
 /// Parts of equal time into which a run is cut, after each of which it can be looked at.
 pub const PARTS: u64 = 256;
+/// Handlers that each part of a graph must run, on average, until it waits for the others: less than this is done in
+/// about the time that waiting takes.
+const AT_ONCE_MIN: f64 = 100.0;
+/// That is judged after so many handlers, or not at all if a sixteenth of the run has not as many.
+const TRIED_MIN: u64 = 2_000;
+const TRIED_MAX: u64 = PARTS / 16;
 
 /// The state of the first run between two steps, or at its end, for a follower.
 pub struct SoFar<'a> {
@@ -210,9 +216,35 @@ fn once(
     manner: RunOptions,
     runner: Runner<'_>,
 ) -> Result<Outcome, Failure> {
-    let mut prepared = prepare(experiment, changes, manner, runner.library)?;
+    let mut prepared = begun(experiment, changes, manner, runner)?;
     prepared.run(&runner.watch.control, runner.parallel)?;
     prepared.finish()
+}
+
+/// Builds `experiment` with `changes`, in several parts only if these are not mostly waiting for one another, which its
+/// beginning tells: in networks with short links a part has a few handlers to run until it must wait, and one thread is
+/// many times as fast. The outcome is the same.
+fn begun(
+    experiment: &Experiment,
+    changes: &Changes,
+    manner: RunOptions,
+    runner: Runner<'_>,
+) -> Result<Prepared, Failure> {
+    let mut prepared = prepare(experiment, changes, manner, runner.library)?;
+    let mut parts = 1;
+    while prepared.engine.parts() > 1 && parts <= TRIED_MAX {
+        prepared.run_parts(parts, &runner.watch.control, runner.parallel)?;
+        parts *= 2;
+        if prepared.engine.handled() < TRIED_MIN {
+            continue;
+        }
+        if prepared.engine.handled_at_once(prepared.end) < AT_ONCE_MIN {
+            let manner = RunOptions { threads: 1, ..manner };
+            return prepare(experiment, changes, manner, runner.library);
+        }
+        break;
+    }
+    Ok(prepared)
 }
 
 /// Runs `experiment` once and makes its ledger, without what-ifs; the verdict says what is busiest.
@@ -271,7 +303,7 @@ fn in_steps(
     mut look: impl FnMut(&SoFar<'_>) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
     let manner = RunOptions { threads: runner.threads, shuffle_ties: 0, collecting: true };
-    let mut prepared = prepare(experiment, changes, manner, runner.library)?;
+    let mut prepared = begun(experiment, changes, manner, runner)?;
     let control = &runner.watch.control;
     let mut cut = false;
     for &parts in steps {
@@ -340,4 +372,31 @@ where
         tasks.iter_mut().map(|task| task as &mut (dyn FnMut() + Send)).collect();
     runner.parallel.run(&mut tasks);
     results.into_iter().map(|result| result.unwrap_or(Ok(None))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::{self, Builtin};
+    use lastmeter_base::Duration;
+    use lastmeter_engine::Serial;
+
+    /// In how many parts an experiment of this duration runs, if it may run in two.
+    fn parts(name: &str, duration: Duration) -> usize {
+        let text = library::experiment(name).unwrap();
+        let mut experiment = Experiment::parse(name, text, &[], &Builtin).unwrap();
+        experiment.duration = duration;
+        let watch = Watch::default();
+        let runner = Runner { parallel: &Serial, threads: 2, library: &Builtin, watch: &watch };
+        let manner = RunOptions { threads: 2, shuffle_ties: 0, collecting: true };
+        begun(&experiment, &Changes::NONE, manner, runner).ok().unwrap().engine.parts()
+    }
+
+    #[test]
+    fn a_graph_runs_in_parts_only_if_these_have_something_to_do_between_two_waits() {
+        // A host's bus is on the way of every packet, and takes no time.
+        assert_eq!(parts("afterburner", Duration::from_ms(2000)), 1);
+        // The bottleneck's delay is 48 ms.
+        assert_eq!(parts("dumbbell", Duration::from_ms(2000)), 2);
+    }
 }
