@@ -61,6 +61,8 @@ pub trait DirectKey: Key + Hash {
     const STEPS: &'static [u32];
     /// Bits in a slot.
     const SLOT: u32;
+    /// How many steps most keys take: a batch takes these in step.
+    const COMMON: usize;
     /// From this step on, slots may point to nodes of ranges, and arrays have 8 bits.
     const RANGED: usize;
 }
@@ -68,12 +70,14 @@ pub trait DirectKey: Key + Hash {
 impl DirectKey for u32 {
     const STEPS: &'static [u32] = &[24, 8];
     const SLOT: u32 = 16;
+    const COMMON: usize = 1;
     const RANGED: usize = usize::MAX;
 }
 
 impl DirectKey for u128 {
     const STEPS: &'static [u32] = &[16, 16, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8];
     const SLOT: u32 = 32;
+    const COMMON: usize = 3;
     const RANGED: usize = 2;
 }
 
@@ -100,6 +104,11 @@ impl<K: DirectKey> Layout<K> {
         _ => WORDS_MAX,
     };
 
+    /// The words of the first array.
+    #[inline(always)]
+    pub(super) fn first(words: &[AtomicU64]) -> &[AtomicU64] {
+        &words[Self::FIRST as usize..][..(1 << K::STEPS[0]) / Self::PER as usize]
+    }
     /// The slot's value.
     #[inline(always)]
     pub(super) fn slot(words: &[AtomicU64], at: u64) -> u64 {

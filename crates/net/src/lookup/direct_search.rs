@@ -1,17 +1,23 @@
 //! The search in direct tables: one key, or many interleaved; see `direct.rs`.
 
 use super::direct::{DirectKey, Layout};
-use super::memory::{Door, word};
+use super::memory::{Door, LINE};
 use super::{NextHop, ranges};
 use pulp::{Arch, Simd, WithSimd};
 use std::marker::PhantomData;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Keys that are looked up in step.
 const ROW: usize = 64;
 
 #[inline(always)]
 pub(super) fn lookup<K: DirectKey>(words: &[AtomicU64], key: K) -> Option<NextHop> {
+    Layout::<K>::hop(words, number(words, key))
+}
+
+/// The number of the next hop of the longest prefix that matches `key`.
+#[inline(always)]
+fn number<K: DirectKey>(words: &[AtomicU64], key: K) -> u64 {
     let (mut array, mut depth) = (u64::from(Layout::<K>::FIRST * Layout::<K>::PER), 0);
     let mut slot = 0;
     for &bits in K::STEPS {
@@ -22,10 +28,10 @@ pub(super) fn lookup<K: DirectKey>(words: &[AtomicU64], key: K) -> Option<NextHo
         }
         array = Layout::<K>::array(slot);
     }
-    if slot & Layout::<K>::POINTS != 0 {
-        slot = ranges::find(words, Layout::<K>::node(slot), key.window(depth) >> 48);
+    match slot & Layout::<K>::POINTS {
+        0 => slot,
+        _ => ranges::find(words, Layout::<K>::node(slot), key.window(depth) >> 48),
     }
-    Layout::<K>::hop(words, slot)
 }
 
 /// A value for each key of a row. Vectors of it lie within cache lines.
@@ -33,20 +39,32 @@ pub(super) fn lookup<K: DirectKey>(words: &[AtomicU64], key: K) -> Option<NextHo
 #[repr(align(64))]
 struct Lanes<T>([T; ROW]);
 
-/// The slots at many places.
-#[inline(always)]
-fn slots_at<K: DirectKey>(words: &[AtomicU64], places: &Lanes<u32>) -> Lanes<u32> {
-    let per = Layout::<K>::PER;
-    let mut found = Lanes([0; ROW]);
-    for at in 0..ROW {
-        found.0[at] = word(words, places.0[at] / per);
+/// What some processors do better than portable code.
+trait Processor: Copy {
+    /// The number of the range that contains a value, as [`ranges::number`].
+    #[inline(always)]
+    fn number(self, begins: [u64; 4], value: u64) -> u64 {
+        ranges::number(begins, value)
     }
-    let mut slots = Lanes([0; ROW]);
-    for at in 0..ROW {
-        let shift = places.0[at] % per * K::SLOT;
-        slots.0[at] = (found.0[at] >> shift & Layout::<K>::MASK) as u32;
+}
+
+#[derive(Clone, Copy)]
+struct Portable;
+
+impl Processor for Portable {}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Processor, ranges};
+    use pulp::x86::V4;
+
+    impl Processor for V4 {
+        #[inline(always)]
+        fn number(self, begins: [u64; 4], value: u64) -> u64 {
+            let at_most = self.cmp_le_u16x16(pulp::cast(begins), self.splat_u16x16(value as u16));
+            ranges::last(at_most.0.count_ones().into())
+        }
     }
-    slots
 }
 
 /// Interleaved searches, compiled for several processors.
@@ -56,99 +74,131 @@ pub(super) struct Many<'a, K> {
     pub(super) hops: &'a mut [Option<NextHop>],
 }
 
-/// Steps that the keys of a row take together; longer searches continue one by one.
-const TOGETHER: usize = 4;
+/// Steps after which a key's first 64 bits still have those for a node; longer searches start again, one by one.
+const STEPS_MAX: usize = 4;
 
 impl<K: DirectKey> WithSimd for Many<'_, K> {
     type Output = ();
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(v4) = (&simd as &dyn std::any::Any).downcast_ref::<pulp::x86::V4>() {
+            return self.rows(*v4);
+        }
+        let _ = simd;
+        self.rows(Portable);
+    }
+}
+
+impl<K: DirectKey> Many<'_, K> {
+    #[inline(always)]
+    fn rows(self, processor: impl Processor) {
         for (keys, hops) in self.keys.chunks(ROW).zip(self.hops.chunks_mut(ROW)) {
-            row(self.words, keys, hops);
+            let (mut padded, mut found) = ([K::from_left(0); ROW], [None; ROW]);
+            let keys = keys.as_array().unwrap_or_else(|| {
+                padded[..keys.len()].copy_from_slice(keys);
+                &padded
+            });
+            row(self.words, keys, &mut found, processor);
+            hops.copy_from_slice(&found[..hops.len()]);
         }
     }
 }
 
-/// A row of keys; lanes beyond the last key stay at an empty slot.
-///
-/// Every step is a separate loop over all lanes, with as few instructions as possible between loads, so that many more
-/// loads are in flight. A slot is read only once, as it may change at any time.
+/// The lanes whose slots pass a test, in order.
 #[inline(always)]
-fn row<K: DirectKey>(words: &[AtomicU64], keys: &[K], hops: &mut [Option<NextHop>]) {
-    let (mut windows, mut places) = (Lanes([0_u64; ROW]), Lanes([0_u32; ROW]));
-    for ((window, place), key) in windows.0.iter_mut().zip(&mut places.0).zip(keys) {
-        *window = key.window(0);
-        *place = Layout::<K>::FIRST * Layout::<K>::PER + (*window >> (64 - K::STEPS[0])) as u32;
-    }
-    let mut slots = slots_at::<K>(words, &places);
+fn lanes_where<F: Fn(u64) -> bool>(
+    slots: &Lanes<u32>,
+    test: F,
+) -> impl Iterator<Item = usize> + use<F> {
+    let bit = |(at, &slot): (usize, &u32)| u64::from(test(slot.into())) << at;
+    let mut lanes = slots.0.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
+    std::iter::from_fn(move || {
+        let lane = lanes.trailing_zeros() as usize;
+        lanes &= lanes.wrapping_sub(1);
+        (lane < ROW).then_some(lane)
+    })
+}
+
+/// A row of keys.
+///
+/// Steps that most keys take are separate loops over all lanes, with as few instructions as possible between loads,
+/// so that many more loads are in flight. After them, only the lanes that go on are visited. A slot is read only once,
+/// as it may change at any time.
+#[inline(always)]
+fn row<K: DirectKey>(
+    words: &[AtomicU64],
+    keys: &[K; ROW],
+    hops: &mut [Option<NextHop>; ROW],
+    processor: impl Processor,
+) {
+    let per = Layout::<K>::PER;
+    let load = |at: u32| words[at as usize].load(Ordering::Acquire);
+    let slot_of =
+        |word: u64, place: u32| (word >> (place % per * K::SLOT) & Layout::<K>::MASK) as u32;
+    let is_array = |slot: u64| Layout::<K>::is_array(slot);
+    let is_node = |slot: u64| slot & Layout::<K>::NODE != 0;
+    let line = |slot: u32| Layout::<K>::node(slot.into());
     // The bits that follow those already looked at.
-    let mut rest = Lanes(windows.0.map(|window| window << K::STEPS[0]));
-    for &bits in K::STEPS.iter().take(TOGETHER).skip(1) {
-        let array = |slot: u32| Layout::<K>::is_array(slot.into());
-        if !slots.0.iter().fold(false, |any, &slot| any | array(slot)) {
-            break;
+    let mut rest = Lanes(keys.map(|key| key.window(0)));
+    let mut found = Lanes([0_u64; ROW]);
+    let mut slots = Lanes([0_u32; ROW]);
+    let first = Layout::<K>::first(words);
+    let place = |rest: u64| (rest >> (64 - K::STEPS[0])) as u32;
+    for (found, &rest) in found.0.iter_mut().zip(&rest.0) {
+        *found = first[(place(rest) / per) as usize].load(Ordering::Acquire);
+    }
+    for at in 0..ROW {
+        slots.0[at] = slot_of(found.0[at], place(rest.0[at]));
+        rest.0[at] <<= K::STEPS[0];
+    }
+    for (step, &bits) in K::STEPS.iter().enumerate().take(STEPS_MAX).skip(1) {
+        let next = |slot: u32, rest: u64| {
+            Layout::<K>::array(slot.into()) as u32 + (rest >> (64 - bits)) as u32
+        };
+        if step >= K::COMMON {
+            for at in lanes_where(&slots, is_array) {
+                let place = next(slots.0[at], rest.0[at]);
+                slots.0[at] = slot_of(load(place / per), place);
+                rest.0[at] <<= bits;
+            }
+            continue;
         }
+        let (mut places, mut at_words) = (Lanes([0_u32; ROW]), Lanes([0_u32; ROW]));
         for at in 0..ROW {
             let slot = slots.0[at];
-            let next = Layout::<K>::array(slot.into()) as u32;
-            let next = next + (rest.0[at] >> (64 - bits)) as u32;
-            places.0[at] = if array(slot) { next } else { places.0[at] };
+            // A lane that ends at a node reads its first word, so that its line is in the cache.
+            let node = if is_node(slot.into()) { line(slot) as u32 * LINE as u32 } else { 0 };
+            let place = next(slot, rest.0[at]);
+            places.0[at] = place;
+            at_words.0[at] = if is_array(slot.into()) { place / per } else { node };
         }
-        let found = slots_at::<K>(words, &places);
+        for (found, &at) in found.0.iter_mut().zip(&at_words.0) {
+            *found = load(at);
+        }
         for at in 0..ROW {
-            let goes_on = array(slots.0[at]);
-            slots.0[at] = if goes_on { found.0[at] } else { slots.0[at] };
+            let goes_on = is_array(slots.0[at].into());
+            let slot = slot_of(found.0[at], places.0[at]);
+            slots.0[at] = if goes_on { slot } else { slots.0[at] };
             rest.0[at] = if goes_on { rest.0[at] << bits } else { rest.0[at] };
         }
     }
     if K::RANGED < K::STEPS.len() {
-        search_ranges::<K>(words, &rest, &mut slots);
-    }
-    for ((hop, &slot), key) in hops.iter_mut().zip(&slots.0).zip(keys) {
-        *hop = match slot & Layout::<K>::POINTS as u32 {
-            0 => Layout::<K>::hop(words, slot.into()),
-            _ => lookup(words, *key),
-        };
-    }
-}
-
-/// Replaces each slot that points to a node by what the node shows.
-///
-/// The first words of all lines are loaded before the others: with fewer instructions in that loop, more lines are in
-/// flight.
-#[inline(always)]
-fn search_ranges<K: DirectKey>(words: &[AtomicU64], rest: &Lanes<u64>, slots: &mut Lanes<u32>) {
-    let is_node = |slot: u32| u64::from(slot) & Layout::<K>::NODE != 0;
-    // Lanes without a node read the first line, and ignore it.
-    let mut nodes = Lanes([0_u64; ROW]);
-    for at in 0..ROW {
-        let slot = slots.0[at];
-        nodes.0[at] = if is_node(slot) { Layout::<K>::node(slot.into()) } else { 0 };
-    }
-    let mut begins = [Lanes([0_u64; ROW]); 4];
-    for (begins, &node) in begins[0].0.iter_mut().zip(&nodes.0) {
-        *begins = ranges::line(words, node).map_or(0, |line| ranges::begins(line, 0));
-    }
-    for at in 0..ROW {
-        if let Some(line) = ranges::line(words, nodes.0[at]) {
-            for (word, begins) in begins.iter_mut().enumerate().skip(1) {
-                begins.0[at] = ranges::begins(line, word);
-            }
+        let lines = words.as_chunks::<LINE>().0;
+        for at in lanes_where(&slots, is_node) {
+            let line = &lines[line(slots.0[at]) as usize];
+            let begins = [0, 1, 2, 3].map(|word| ranges::begins(line, word));
+            let number = processor.number(begins, rest.0[at] >> 48);
+            slots.0[at] = ranges::shown(line, number) as u32;
         }
     }
-    let (mut numbers, mut places) = (Lanes([0_u64; ROW]), Lanes([0_u32; ROW]));
-    for at in 0..ROW {
-        let all = [0, 1, 2, 3].map(|word: usize| begins[word].0[at]);
-        numbers.0[at] = ranges::number(all, rest.0[at] >> 48);
-        places.0[at] = ranges::place(nodes.0[at], numbers.0[at]);
+    if STEPS_MAX < K::STEPS.len() {
+        for at in lanes_where(&slots, is_array) {
+            slots.0[at] = number(words, keys[at]) as u32;
+        }
     }
-    let mut found = Lanes([0_u64; ROW]);
-    for (found, &place) in found.0.iter_mut().zip(&places.0) {
-        *found = word(words, place);
-    }
-    for at in 0..ROW {
-        let shown = ranges::value(found.0[at], numbers.0[at]) as u32;
-        slots.0[at] = if is_node(slots.0[at]) { shown } else { slots.0[at] };
+    for (hop, &slot) in hops.iter_mut().zip(&slots.0) {
+        *hop = Layout::<K>::hop(words, slot.into());
     }
 }
 

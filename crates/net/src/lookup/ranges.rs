@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A range ends where the next one begins. Unused ranges begin at the last value and show what the last one shows.
-//! All starts are compared at once, within words: how many do not exceed the key's bits is the range's number.
+//! All starts are compared at once, within words or as a vector: how many do not exceed the key's bits is the range's
+//! number.
 //!
 //! A network's prefixes are few, and lie anywhere in it: arrays of 256 slots would take a kilobyte, another for each
 //! slot, and two loads that miss the caches. A node that would need more ranges becomes an array whose slots have
@@ -16,7 +17,7 @@
 //! Mikuc, CCR 42(5), 2012); one-line nodes and their comparison are our own.
 
 use super::direct::{Direct, DirectKey, Layout};
-use super::memory::{LINE, word};
+use super::memory::LINE;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bits that a node examines.
@@ -54,8 +55,13 @@ pub(super) fn number(begins: [u64; PER], value: u64) -> u64 {
     let value = value * ONES;
     let each = begins.map(|begins| at_most(begins, value));
     let counts = each[0] + each[1] + each[2] + each[3];
-    // The first begins at 0.
-    (counts.wrapping_mul(ONES) >> (3 * BITS)).wrapping_sub(1) & (RANGES as u64 - 1)
+    last(counts.wrapping_mul(ONES) >> (3 * BITS))
+}
+
+/// The number of the last range of this many; the first begins at 0.
+#[inline(always)]
+pub(super) fn last(count: u64) -> u64 {
+    count.wrapping_sub(1) & (RANGES as u64 - 1)
 }
 
 /// One of the words with the starts of a node's ranges.
@@ -67,21 +73,17 @@ pub(super) fn begins(line: &Line, at: usize) -> u64 {
 /// What a node shows for a value.
 #[inline(always)]
 pub(super) fn find(words: &[AtomicU64], at: u64, asked: u64) -> u64 {
-    let begins = |line| number([0, 1, 2, 3].map(|word| begins(line, word)), asked);
-    let number = line(words, at).map_or(0, begins);
-    value(word(words, place(at, number)), number)
+    line(words, at).map_or(0, |line| {
+        let number = number([0, 1, 2, 3].map(|word| begins(line, word)), asked);
+        shown(line, number)
+    })
 }
 
-/// Where the word is that contains what a range of a node shows.
+/// What the range with this number shows.
 #[inline(always)]
-pub(super) fn place(at: u64, number: u64) -> u32 {
-    (at * LINE as u64 + PER as u64 + number / PER as u64) as u32
-}
-
-/// What the range with this number shows, of the word at its place.
-#[inline(always)]
-pub(super) fn value(word: u64, number: u64) -> u64 {
-    word >> (number % PER as u64 * u64::from(BITS)) & 0xffff
+pub(super) fn shown(line: &Line, number: u64) -> u64 {
+    let word = &line[PER + number as usize % RANGES / PER];
+    word.load(Ordering::Relaxed) >> (number % PER as u64 * u64::from(BITS)) & 0xffff
 }
 
 /// What an address shows: the number of a next hop, and one more than the length of its prefix.
