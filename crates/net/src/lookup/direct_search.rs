@@ -46,6 +46,9 @@ trait Processor: Copy {
     fn number(self, begins: [u64; 4], value: u64) -> u64 {
         ranges::number(begins, value)
     }
+    /// Requests the cache line at `at`, without waiting for it; any address is allowed.
+    #[inline(always)]
+    fn prefetch(self, _at: *const u8) {}
 }
 
 #[derive(Clone, Copy)]
@@ -56,13 +59,25 @@ impl Processor for Portable {}
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Processor, ranges};
-    use pulp::x86::V4;
+    use core::arch::x86_64::_MM_HINT_T0;
+    use pulp::x86::{V3, V4};
+
+    impl Processor for V3 {
+        #[inline(always)]
+        fn prefetch(self, at: *const u8) {
+            self.sse._mm_prefetch::<_MM_HINT_T0>(at.cast());
+        }
+    }
 
     impl Processor for V4 {
         #[inline(always)]
         fn number(self, begins: [u64; 4], value: u64) -> u64 {
             let at_most = self.cmp_le_u16x16(pulp::cast(begins), self.splat_u16x16(value as u16));
             ranges::last(at_most.0.count_ones().into())
+        }
+        #[inline(always)]
+        fn prefetch(self, at: *const u8) {
+            self.sse._mm_prefetch::<_MM_HINT_T0>(at.cast());
         }
     }
 }
@@ -82,8 +97,14 @@ impl<K: DirectKey> WithSimd for Many<'_, K> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(v4) = (&simd as &dyn std::any::Any).downcast_ref::<pulp::x86::V4>() {
-            return self.rows(*v4);
+        {
+            let simd: &dyn std::any::Any = &simd;
+            if let Some(v4) = simd.downcast_ref::<pulp::x86::V4>() {
+                return self.rows(*v4);
+            }
+            if let Some(v3) = simd.downcast_ref::<pulp::x86::V3>() {
+                return self.rows(*v3);
+            }
         }
         let _ = simd;
         self.rows(Portable);
@@ -94,6 +115,11 @@ impl<K: DirectKey> Many<'_, K> {
     #[inline(always)]
     fn rows(self, processor: impl Processor) {
         for (keys, hops) in self.keys.chunks(ROW).zip(self.hops.chunks_mut(ROW)) {
+            // Callers often continue with the keys that follow, which are not in the cache if there are many.
+            let next = keys.as_ptr_range().end.cast::<u8>();
+            for line in 0..size_of::<[K; ROW]>() / 64 {
+                processor.prefetch(next.wrapping_add(64 * line));
+            }
             let (mut padded, mut found) = ([K::from_left(0); ROW], [None; ROW]);
             let keys = keys.as_array().unwrap_or_else(|| {
                 padded[..keys.len()].copy_from_slice(keys);
