@@ -11,8 +11,9 @@
 //! 16,777,216 slots. From bit 32 of IPv6 on, 16 bits with few prefixes are a node of ranges in one cache line
 //! (`ranges.rs`). Tree Bitmap (`tree_bitmap.rs`) takes a tenth of the memory, but more arithmetic.
 //!
-//! Next hops are numbered in order of appearance, so that a 16-bit slot can name one: at most 32,767 different ones in
-//! the life of a table. To make a change, the writer needs the length of the prefix that a slot shows; these lengths
+//! Next hops have numbers of 15 bits, so that a 16-bit slot can name one: at most 32,767 different ones in the life of a
+//! table. A next hop that fits is its own number, unless that is taken; as long as all are, a batch needs no table of
+//! them. To make a change, the writer needs the length of the prefix that a slot shows; these lengths
 //! are kept beside the slots, a byte each, for the writer alone, as is a map of all prefixes.
 //!
 //! **Updates** are as in Tree Bitmap (see `memory.rs`): readers never wait, and see each slot before or after a change.
@@ -94,6 +95,8 @@ impl<K: DirectKey> Layout<K> {
     pub(super) const NODE: u64 = if K::RANGED < K::STEPS.len() { 1 << (K::SLOT - 2) } else { 0 };
     /// Where the next hops begin, two to a word, after the reserved words; number 0 is no next hop.
     const HOPS: u32 = RESERVED;
+    /// The word that is zero while each next hop is its own number.
+    const RENUMBERED: u32 = 0;
     /// The word at which the first array begins.
     pub(super) const FIRST: u32 = RESERVED + whole(HOPS_MAX.div_ceil(2));
     /// The word after it.
@@ -153,6 +156,11 @@ impl<K: DirectKey> Layout<K> {
     pub(super) fn hop(words: &[AtomicU64], number: u64) -> Option<NextHop> {
         NextHop::new(half(words, 2 * Self::HOPS + (number as u32 & HOPS_MAX)))
     }
+    /// Whether each next hop is its own number, as far as slots show it that were loaded before.
+    #[inline(always)]
+    pub(super) fn are_numbers(words: &[AtomicU64]) -> bool {
+        word(words, Self::RENUMBERED) == 0
+    }
     /// The bits before an array of this step.
     pub(super) fn before(step: usize) -> u32 {
         K::STEPS[..step].iter().sum()
@@ -177,6 +185,8 @@ pub struct Direct<K> {
     /// many prefixes are longer than the bits before it.
     needed: HashMap<u32, u32, RandomState>,
     numbers: HashMap<NextHop, u16, RandomState>,
+    /// All numbers above it are taken.
+    number_max: u32,
     /// Words of arrays and nodes.
     pub(super) array_words: u64,
     /// How many nodes there are.
@@ -201,6 +211,7 @@ impl<K: DirectKey> Direct<K> {
             counts: [0; 129],
             needed: HashMap::default(),
             numbers: HashMap::default(),
+            number_max: HOPS_MAX,
             array_words: 0,
             nodes: 0,
         }
@@ -320,9 +331,17 @@ impl<K: DirectKey> Direct<K> {
         if let Some(&number) = self.numbers.get(&hop) {
             return Ok(number);
         }
-        let number = self.numbers.len() as u32 + 1;
-        if number > HOPS_MAX {
+        if self.numbers.len() == HOPS_MAX as usize {
             return Err(Full::NextHops(HOPS_MAX));
+        }
+        let is_taken = |number| Layout::<K>::hop(self.memory.words(), number).is_some();
+        let mut number = hop.get();
+        if number > HOPS_MAX || is_taken(number.into()) {
+            while is_taken(self.number_max.into()) {
+                self.number_max -= 1;
+            }
+            number = self.number_max;
+            self.memory.publish_word(Layout::<K>::RENUMBERED, 1);
         }
         self.memory.publish(2 * Layout::<K>::HOPS + number, hop.get());
         self.numbers.insert(hop, number as u16);

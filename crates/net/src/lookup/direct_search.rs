@@ -223,8 +223,10 @@ fn row<K: DirectKey>(
             slots.0[at] = number(words, keys[at]) as u32;
         }
     }
-    for (hop, &slot) in hops.iter_mut().zip(&slots.0) {
-        *hop = Layout::<K>::hop(words, slot.into());
+    if Layout::<K>::are_numbers(words) {
+        *hops = slots.0.map(NextHop::new);
+    } else {
+        *hops = slots.0.map(|slot| Layout::<K>::hop(words, slot.into()));
     }
 }
 

@@ -142,6 +142,49 @@ fn direct_tables_equal_a_linear_scan_under_changes_d_128() {
     churn(Direct::<u128>::new, |_, _, _| (), near, 3_000);
     // Many prefixes within few networks: nodes of ranges become arrays of nodes.
     churn(Direct::<u128>::new, |_, _, _| (), crowded, 3_000);
+    // After a next hop that is not its own number, a batch needs the table of next hops.
+    let renumbered = || {
+        let mut table = Direct::<u128>::new();
+        let large = NextHop::new(1 << 20).expect("not zero");
+        table.insert(Prefix::all(), large).expect("there is room");
+        table.remove(Prefix::all());
+        table
+    };
+    churn(renumbered, |_, _, _| (), crowded, 1_000);
+}
+
+#[test]
+fn next_hops_that_are_not_their_own_numbers_are_found_d_128() {
+    let mut table = Direct::<u32>::new();
+    let mut linear = Linear(BTreeMap::new());
+    let mut keys = Vec::new();
+    // The largest number goes to the first next hop beyond it, so that the next hop 32,767 needs another.
+    for (at, hop) in (0..).zip([5, 1 << 15, 32_767, u32::MAX, 32_766, 32_765, 6, 1 << 15, 5]) {
+        let hop = NextHop::new(hop).expect("not zero");
+        let prefix = Prefix::new(at << 24, 8 + (at % 3) as u8 * 10).expect("at most 28");
+        assert_eq!(table.insert(prefix, hop), Ok(linear.0.insert(prefix, hop)));
+        keys.extend(edges(prefix));
+        agrees(&table, &linear, &keys);
+    }
+}
+
+#[test]
+fn readers_never_take_a_number_for_a_next_hop_d_132() {
+    let large = NextHop::new(1 << 20).expect("not zero");
+    for _ in 0..300 {
+        let mut table = Direct::<u128>::new();
+        let mut reader = table.reader();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut hops = [None; 64];
+                while hops[0].is_none() {
+                    reader.lookup_batch(&[7; 64], &mut hops);
+                    assert!(hops.iter().all(|hop| hop.is_none_or(|hop| hop == large)), "{hops:?}");
+                }
+            });
+            table.insert(Prefix::all(), large).expect("there is room");
+        });
+    }
 }
 
 /// A key of one of two networks of 32 bits, most in one part of it.
