@@ -171,7 +171,7 @@ fn next_hops_that_are_not_their_own_numbers_are_found_d_128() {
 #[test]
 fn readers_never_take_a_number_for_a_next_hop_d_132() {
     let large = NextHop::new(1 << 20).expect("not zero");
-    for _ in 0..300 {
+    for _ in 0..1_500 {
         let mut table = Direct::<u128>::new();
         let mut reader = table.reader();
         std::thread::scope(|scope| {
