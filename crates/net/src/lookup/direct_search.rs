@@ -263,3 +263,30 @@ impl<K: DirectKey> Clone for DirectReader<K> {
         DirectReader::new(self.door.another(), self.arch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Direct, Prefix};
+    use super::*;
+
+    #[test]
+    fn a_batch_of_any_length_gives_the_same_on_every_processor_d_128() {
+        let mut random = lastmeter_base::Stream::new(1, "processors");
+        let mut key = || u128::from(random.bits() & 0x0101_0303_0f0f_0303) << 64;
+        let mut table = Direct::<u128>::new();
+        for number in 1..2_000 {
+            let prefix = Prefix::new(key(), 20 + (number % 45) as u8).expect("at most 64");
+            table.insert(prefix, NextHop::new(number).expect("not zero")).expect("there is room");
+        }
+        for len in 0..3 * ROW {
+            let keys: Vec<u128> = (0..len).map(|_| key()).collect();
+            let (mut hops, mut portable) = (vec![None; len], vec![None; len]);
+            table.lookup_batch(&keys, &mut hops);
+            let words = table.memory.words();
+            Many { words, keys: &keys, hops: &mut portable }.rows(Portable);
+            let one_by_one: Vec<_> = keys.iter().map(|&key| table.lookup(key)).collect();
+            assert_eq!((&hops, &portable), (&one_by_one, &one_by_one));
+            assert!(len < ROW || hops.iter().any(Option::is_some));
+        }
+    }
+}
