@@ -39,49 +39,6 @@ fn number<K: DirectKey>(words: &[AtomicU64], key: K) -> u64 {
 #[repr(align(64))]
 struct Lanes<T>([T; ROW]);
 
-/// What some processors do better than portable code.
-trait Processor: Copy {
-    /// The number of the range that contains a value, as [`ranges::number`].
-    #[inline(always)]
-    fn number(self, begins: [u64; 4], value: u64) -> u64 {
-        ranges::number(begins, value)
-    }
-    /// Requests the cache line at `at`, which is used once, without waiting for it; any address is allowed.
-    #[inline(always)]
-    fn prefetch(self, _at: *const u8) {}
-}
-
-#[derive(Clone, Copy)]
-struct Portable;
-
-impl Processor for Portable {}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::{Processor, ranges};
-    use core::arch::x86_64::_MM_HINT_NTA;
-    use pulp::x86::{V3, V4};
-
-    impl Processor for V3 {
-        #[inline(always)]
-        fn prefetch(self, at: *const u8) {
-            self.sse._mm_prefetch::<_MM_HINT_NTA>(at.cast());
-        }
-    }
-
-    impl Processor for V4 {
-        #[inline(always)]
-        fn number(self, begins: [u64; 4], value: u64) -> u64 {
-            let at_most = self.cmp_le_u16x16(pulp::cast(begins), self.splat_u16x16(value as u16));
-            ranges::last(at_most.0.count_ones().into())
-        }
-        #[inline(always)]
-        fn prefetch(self, at: *const u8) {
-            self.sse._mm_prefetch::<_MM_HINT_NTA>(at.cast());
-        }
-    }
-}
-
 /// Interleaved searches, compiled for several processors.
 pub(super) struct Many<'a, K> {
     pub(super) words: &'a [AtomicU64],
@@ -98,34 +55,41 @@ impl<K: DirectKey> WithSimd for Many<'_, K> {
     fn with_simd<S: Simd>(self, simd: S) {
         #[cfg(target_arch = "x86_64")]
         {
+            use core::arch::x86_64::_MM_HINT_NTA;
+            use pulp::x86::{V3, V4};
             let simd: &dyn std::any::Any = &simd;
-            if let Some(v4) = simd.downcast_ref::<pulp::x86::V4>() {
-                return self.rows(*v4);
+            if let Some(&v4) = simd.downcast_ref::<V4>() {
+                let number = |begins, value| {
+                    let at_most =
+                        v4.cmp_le_u16x16(pulp::cast(begins), v4.splat_u16x16(value as u16));
+                    ranges::last(at_most.0.count_ones().into())
+                };
+                return self.rows(number, |at| v4.sse._mm_prefetch::<_MM_HINT_NTA>(at));
             }
-            if let Some(v3) = simd.downcast_ref::<pulp::x86::V3>() {
-                return self.rows(*v3);
+            if let Some(&v3) = simd.downcast_ref::<V3>() {
+                return self.rows(ranges::number, |at| v3.sse._mm_prefetch::<_MM_HINT_NTA>(at));
             }
         }
         let _ = simd;
-        self.rows(Portable);
+        self.rows(ranges::number, |_| ());
     }
 }
 
 impl<K: DirectKey> Many<'_, K> {
+    /// With a processor's own [`ranges::number`], and its way to request a cache line that is used once, without
+    /// waiting for it; any address is allowed.
     #[inline(always)]
-    fn rows(self, processor: impl Processor) {
+    fn rows(self, number: impl Fn([u64; 4], u64) -> u64 + Copy, prefetch: impl Fn(*const i8)) {
         for (keys, hops) in self.keys.chunks(ROW).zip(self.hops.chunks_mut(ROW)) {
             // Callers often continue with the keys that follow, which are not in the cache if there are many.
-            let next = keys.as_ptr_range().end.cast::<u8>();
-            for line in 0..size_of::<[K; ROW]>() / 64 {
-                processor.prefetch(next.wrapping_add(64 * line));
-            }
+            let next = keys.as_ptr_range().end.cast::<i8>();
+            (0..size_of::<[K; ROW]>()).step_by(64).for_each(|at| prefetch(next.wrapping_add(at)));
             let (mut padded, mut found) = ([K::from_left(0); ROW], [None; ROW]);
             let keys = keys.as_array().unwrap_or_else(|| {
                 padded[..keys.len()].copy_from_slice(keys);
                 &padded
             });
-            row(self.words, keys, &mut found, processor);
+            row(self.words, keys, &mut found, number);
             hops.copy_from_slice(&found[..hops.len()]);
         }
     }
@@ -156,7 +120,7 @@ fn row<K: DirectKey>(
     words: &[AtomicU64],
     keys: &[K; ROW],
     hops: &mut [Option<NextHop>; ROW],
-    processor: impl Processor,
+    range: impl Fn([u64; 4], u64) -> u64,
 ) {
     let per = Layout::<K>::PER;
     let load = |at: u32| words[at as usize].load(Ordering::Acquire);
@@ -218,8 +182,7 @@ fn row<K: DirectKey>(
         for at in lanes_where(&slots, is_node) {
             let line = &lines[line(slots.0[at]) as usize];
             let begins = [0, 1, 2, 3].map(|word| ranges::begins(line, word));
-            let number = processor.number(begins, rest.0[at] >> 48);
-            slots.0[at] = ranges::shown(line, number) as u32;
+            slots.0[at] = ranges::shown(line, range(begins, rest.0[at] >> 48)) as u32;
         }
     }
     if STEPS_MAX < K::STEPS.len() {
@@ -283,7 +246,7 @@ mod tests {
             let (mut hops, mut portable) = (vec![None; len], vec![None; len]);
             table.lookup_batch(&keys, &mut hops);
             let words = table.memory.words();
-            Many { words, keys: &keys, hops: &mut portable }.rows(Portable);
+            Many { words, keys: &keys, hops: &mut portable }.rows(ranges::number, |_| ());
             let one_by_one: Vec<_> = keys.iter().map(|&key| table.lookup(key)).collect();
             assert_eq!((&hops, &portable), (&one_by_one, &one_by_one));
             assert!(len < ROW || hops.iter().any(Option::is_some));
