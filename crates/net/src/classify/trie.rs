@@ -14,7 +14,6 @@
 
 use super::rule::Address;
 use crate::lookup::Prefix;
-use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 
 /// Bits resolved by the root and by a node.
@@ -56,13 +55,20 @@ impl Nodes {
         (addresses, depth): (&[A; N], u32),
         count: usize,
     ) {
+        // Only the loads are one by one; the two other loops fill vectors.
+        let mut places = [0_u32; N];
+        for at in 0..N {
+            let (slot, byte) = (slots[at], addresses[at].byte(depth) % NODE);
+            let place = u32::from(slot & !POINTS) * NODE as u32 + byte as u32;
+            places[at] = if slot & POINTS != 0 { place } else { 0 };
+        }
+        let table = self.slots.as_flattened();
+        let mut found = [0; N];
         for at in 0..count.min(N) {
-            let slot = slots[at];
-            let points = slot & POINTS != 0;
-            let node = select_unpredictable(points, usize::from(slot & !POINTS), 0);
-            let found =
-                self.slots.get(node).map_or(0, |node| node[addresses[at].byte(depth) % NODE]);
-            slots[at] = select_unpredictable(points, found, slot);
+            found[at] = table[places[at] as usize];
+        }
+        for at in 0..N {
+            slots[at] = if slots[at] & POINTS != 0 { found[at] } else { slots[at] };
         }
     }
     /// The node of a slot, below which there is one more prefix; a new one shows the slot's row everywhere.
