@@ -73,9 +73,17 @@ impl<A: Address> Addresses<A> {
     }
     /// The row of the longest prefix that contains this one; 0 if there is none.
     fn around(&self, prefix: Prefix<A>) -> u16 {
-        let shorter = (0..prefix.len()).rev().filter_map(|len| Prefix::new(prefix.key(), len));
-        let rows = shorter.filter_map(|shorter| self.prefixes.get(&shorter));
-        rows.map(|&(row, _)| row).next().unwrap_or(0)
+        let mut before = self.prefixes.range(..prefix).next_back();
+        while let Some((near, &(row, _))) = before {
+            if near.contains(prefix.key()) {
+                return row;
+            }
+            // What contains the prefix contains this neighbour, too, so it is no longer than what they share.
+            let shared = (near.key().left() ^ prefix.key().left()).leading_zeros() as u8;
+            let shorter = Prefix::new(prefix.key(), shared).expect("they differ");
+            before = self.prefixes.range(..=shorter).next_back();
+        }
+        0
     }
     pub(super) fn remove(
         &mut self,
