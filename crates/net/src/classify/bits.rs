@@ -58,6 +58,14 @@ pub(super) fn set(block: &mut Block, at: usize) {
 pub(super) fn clear(block: &mut Block, at: usize) {
     block.0[at / 64] &= !(1 << (at % 64));
 }
+/// The places of the bits that are set.
+pub(super) fn ones(words: &[u64]) -> impl Iterator<Item = usize> {
+    words.iter().enumerate().flat_map(|(word, &bits)| {
+        let rest = std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)));
+        let ones = rest.take_while(|&bits| bits != 0);
+        ones.map(move |bits| word * 64 + bits.trailing_zeros() as usize)
+    })
+}
 pub(super) fn get(block: &Block, at: usize) -> bool {
     block.0[at / 64] >> (at % 64) & 1 != 0
 }

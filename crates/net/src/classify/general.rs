@@ -28,7 +28,7 @@
 //! bands of priorities allow rules to be added and removed.
 
 use super::bits::{
-    BLOCK, BLOCKS_MAX, Block, Division, FEW, Row, Slot, Store, WORDS, clear, get, set,
+    BLOCK, BLOCKS_MAX, Block, Division, FEW, Row, Slot, Store, WORDS, clear, get, ones, set,
 };
 use super::field::{Addresses, Ports};
 use super::rule::{Address, Filter, Header, INTERFACES_MAX, Rule, Verdict};
@@ -115,8 +115,8 @@ pub struct General<A = u32> {
     anywhere: u64,
     /// For each slot, its rule's priority and number: the lowest wins.
     keys: Vec<u64>,
-    /// For each slot, the match to return.
-    matches: Vec<Match>,
+    /// For each slot, the match to return; at [`NONE`], none.
+    matches: Vec<Option<Match>>,
     used: Vec<Block>,
     /// The least key of each block's band, and the block, in order.
     bands: Vec<(u64, usize)>,
@@ -152,7 +152,7 @@ impl<A: Address> General<A> {
             any_summary: [0; FIELDS],
             anywhere: 0,
             keys: vec![0; BLOCKS_MAX * BLOCK],
-            matches: vec![NOTHING; BLOCKS_MAX * BLOCK],
+            matches: vec![None; BLOCKS_MAX * BLOCK + 1],
             used: vec![Block::EMPTY; BLOCKS_MAX],
             bands: vec![(0, 0)],
             earlier: [0; BLOCKS_MAX],
@@ -201,7 +201,7 @@ impl<A: Address> General<A> {
         let id = RuleId(self.next);
         self.next = after;
         self.keys[slot.index()] = key;
-        self.matches[slot.index()] = Match { rule: id, verdict: rule.verdict };
+        self.matches[slot.index()] = Some(Match { rule: id, verdict: rule.verdict });
         set(&mut self.used[slot.block], slot.at);
         self.enter(&rule.filter, slot);
         self.rules.insert(id, (rule, slot));
@@ -483,7 +483,7 @@ impl<A: Address> General<A> {
         match self.sorted >> block & 1 != 0 {
             true => first(block, matching),
             false => {
-                let slots = (0..BLOCK).filter(|&at| get(matching, at)).map(|at| block * BLOCK + at);
+                let slots = ones(&matching.0).map(|at| block * BLOCK + at);
                 slots.min_by_key(|&slot| self.keys[slot]).map_or(NONE, |slot| slot as u32)
             }
         }
@@ -528,7 +528,7 @@ impl<A: Address> General<A> {
             going = still;
         }
         for (found, slot) in found.iter_mut().zip(best) {
-            *found = self.matches.get(slot as usize).copied();
+            *found = self.matches[slot as usize];
         }
     }
 }
@@ -558,11 +558,8 @@ impl Found {
     }
 }
 
-/// What is at a slot that no rule has had.
-const NOTHING: Match = Match { rule: RuleId(0), verdict: Verdict::PERMIT };
-
 /// No slot.
-const NONE: u32 = u32::MAX;
+const NONE: u32 = (BLOCKS_MAX * BLOCK) as u32;
 
 /// The first slot of a block whose bit is set.
 #[inline(always)]
