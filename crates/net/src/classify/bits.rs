@@ -1,9 +1,10 @@
 //! Sets of rules as bitmaps, in blocks: the rules that a value of one field may match.
 //!
 //! A row belongs to a class of values (those of one field that no rule distinguishes). It says in which
-//! blocks it has bits, and stores only these blocks, side by side. While there are few blocks, it stores
-//! them all, so that they are found without counting. Rules that match any value of the field are in no row, but in the
-//! field's common blocks.
+//! blocks it has bits, and stores only these blocks, side by side. Rules that match any value of the field are
+//! in no row, but in the field's common blocks.
+
+use super::rows::Ranks;
 
 /// Words, of 64 rules each, in a block.
 pub(super) const WORDS: usize = 4;
@@ -11,8 +12,6 @@ pub(super) const WORDS: usize = 4;
 pub(super) const BLOCK: usize = 64 * WORDS;
 /// Blocks: a summary is one word.
 pub(super) const BLOCKS_MAX: usize = 64;
-/// This many blocks are few.
-pub(super) const FEW: usize = 4;
 
 /// The rules of a block, within one cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,12 +78,12 @@ pub(super) struct Row {
     pub(super) at: u32,
 }
 
-/// The blocks of all rows of all fields; the first [`FEW`] are empty, and stand for blocks that a row lacks.
+/// The blocks of all rows of all fields; the first is empty, and stands for blocks that a row lacks.
 #[derive(Debug)]
 pub(super) struct Store {
     blocks: Vec<Block>,
-    /// Whether every row with a block has all of the first [`FEW`], and there are no other blocks.
-    pub(super) whole: bool,
+    /// By which the copies of rows are ordered.
+    pub(super) ranks: Ranks,
     /// Free runs by length.
     free: Vec<Vec<u32>>,
 }
@@ -92,7 +91,7 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn new() -> Store {
         let free = vec![Vec::new(); BLOCKS_MAX + 1];
-        Store { blocks: vec![Block::EMPTY; FEW], whole: true, free }
+        Store { blocks: vec![Block::EMPTY], ranks: Ranks::new(), free }
     }
     pub(super) fn blocks(&self) -> &[Block] {
         &self.blocks
@@ -108,35 +107,14 @@ impl Store {
         self.blocks.resize(at + len, Block::EMPTY);
         at as u32
     }
-    /// How many blocks a row with this summary stores.
-    fn stored(&self, summary: u64) -> usize {
-        match (self.whole, summary) {
-            (_, 0) => 0,
-            (true, _) => FEW,
-            (false, _) => summary.count_ones() as usize,
-        }
-    }
-    /// Keeps only a row's own blocks; this must be done for all rows before the next change.
-    pub(super) fn pack(&mut self, row: &mut Row) {
-        let old = *row;
-        let len = old.summary.count_ones() as usize;
-        if len > 0 {
-            row.at = self.allocate(len);
-            let own = (0..FEW).filter(|block| old.summary >> block & 1 != 0);
-            for (to, block) in own.enumerate() {
-                self.blocks[row.at as usize + to] = self.blocks[old.at as usize + block];
-            }
-            self.free[FEW].push(old.at);
-        }
-    }
     pub(super) fn release(&mut self, row: Row) {
-        let len = self.stored(row.summary);
+        let len = row.summary.count_ones() as usize;
         if len > 0 {
             self.free[len].push(row.at);
         }
     }
     pub(super) fn copy(&mut self, row: Row) -> Row {
-        let len = self.stored(row.summary);
+        let len = row.summary.count_ones() as usize;
         if len == 0 {
             return Row::default();
         }
@@ -146,30 +124,19 @@ impl Store {
     }
     /// The row with a different set of blocks; added ones are empty.
     fn reshape(&mut self, row: Row, summary: u64) -> Row {
-        if self.whole && row.summary != 0 && summary != 0 {
-            return Row { summary, ..row };
-        }
-        let len = self.stored(summary);
+        let len = summary.count_ones() as usize;
         let at = if len > 0 { self.allocate(len) } else { 0 };
         let new = Row { summary, at, ..row };
-        if self.whole {
-            self.blocks[at as usize..at as usize + len].fill(Block::EMPTY);
-        } else {
-            let mut rest = summary;
-            for to in at as usize..at as usize + len {
-                self.blocks[to] = self.blocks[row.find(rest.trailing_zeros() as usize)];
-                rest &= rest - 1;
-            }
+        let mut rest = summary;
+        for to in at as usize..at as usize + len {
+            self.blocks[to] = self.blocks[row.find(rest.trailing_zeros() as usize)];
+            rest &= rest - 1;
         }
         self.release(row);
         new
     }
-    /// Where a row's block is.
-    fn place(&self, row: Row, block: usize) -> usize {
-        if self.whole { row.at as usize + block } else { row.find(block) }
-    }
     pub(super) fn block(&self, row: Row, block: usize) -> Block {
-        self.blocks[self.place(row, block)]
+        self.blocks[row.find(block)]
     }
     /// Changes the bits of a row's block; `others` are the rules that match any address at the other end.
     fn put(&mut self, row: &mut Row, block: usize, bits: Block, others: &Block) {
@@ -183,8 +150,8 @@ impl Store {
             *row = self.reshape(*row, summary);
         }
         // Without a block, the row has nothing of its own.
-        if summary >> block & 1 != 0 || self.whole && summary != 0 {
-            let at = self.place(*row, block);
+        if summary >> block & 1 != 0 {
+            let at = row.find(block);
             self.blocks[at] = bits;
         }
     }

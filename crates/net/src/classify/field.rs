@@ -1,6 +1,7 @@
 //! The fields that rules examine: the row of a value.
 
-use super::bits::{Block, Division, Row, Slot, Store};
+use super::bits::{Block, Slot, Store};
+use super::rows::Rows;
 use super::rule::Address;
 use super::trie::Trie;
 use crate::lookup::Prefix;
@@ -12,7 +13,7 @@ use std::ops::RangeInclusive;
 pub(super) struct Addresses<A> {
     /// The row's number, from 1, of the longest prefix.
     pub(super) trie: Trie<A>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Rows,
     free: Vec<u16>,
     /// The row of each prefix, and how many rules name it.
     prefixes: BTreeMap<Prefix<A>, (u16, u32)>,
@@ -23,22 +24,9 @@ impl<A: Address> Addresses<A> {
         Addresses {
             trie: Trie::new(),
             // Row 0 is for addresses that no prefix covers.
-            rows: vec![Row::default()],
+            rows: Rows::new(1),
             free: Vec::new(),
             prefixes: BTreeMap::new(),
-        }
-    }
-    /// The rows of some addresses.
-    #[inline(always)]
-    pub(super) fn rows<const N: usize>(
-        &self,
-        addresses: &[A; N],
-        count: usize,
-        mut each: impl FnMut(usize, Row),
-    ) {
-        let numbers = self.trie.lookup(addresses, count);
-        for (at, &number) in numbers.iter().enumerate().take(count) {
-            each(at, self.rows[usize::from(number)]);
         }
     }
     /// The prefixes within one, including itself: their rows have its rules.
@@ -57,19 +45,13 @@ impl<A: Address> Addresses<A> {
         match self.prefixes.get_mut(&prefix) {
             Some((_, rules)) => *rules += 1,
             None => {
-                let copy = store.copy(self.rows[usize::from(self.around(prefix))]);
-                let row = self.free.pop().unwrap_or_else(|| {
-                    self.rows.push(Row::default());
-                    u16::try_from(self.rows.len() - 1)
-                        .expect("there are fewer rules than row numbers")
-                });
-                self.rows[usize::from(row)] = copy;
+                let row = self.rows.copy(store, self.around(prefix), self.free.pop());
                 self.prefixes.insert(prefix, (row, 1));
                 self.trie.insert(prefix, row);
             }
         }
         let rows: Vec<u16> = self.within(prefix).map(|(_, row)| row).collect();
-        rows.into_iter().for_each(|row| store.set(&mut self.rows[usize::from(row)], slot, others));
+        rows.into_iter().for_each(|row| self.rows.set(store, row, slot, others));
     }
     /// The row of the longest prefix that contains this one; 0 if there is none.
     fn around(&self, prefix: Prefix<A>) -> u16 {
@@ -93,19 +75,15 @@ impl<A: Address> Addresses<A> {
         others: &Block,
     ) {
         let rows: Vec<u16> = self.within(prefix).map(|(_, row)| row).collect();
-        rows.into_iter()
-            .for_each(|row| store.clear(&mut self.rows[usize::from(row)], slot, others));
+        rows.into_iter().for_each(|row| self.rows.clear(store, row, slot, others));
         let entry = self.prefixes.get_mut(&prefix).expect("the rule was installed");
         entry.1 -= 1;
         if let (row, 0) = *entry {
             self.prefixes.remove(&prefix);
             self.trie.remove(prefix, row, self.around(prefix));
-            store.release(std::mem::take(&mut self.rows[usize::from(row)]));
+            self.rows.release(store, row);
             self.free.push(row);
         }
-    }
-    pub(super) fn divide(&mut self, store: &mut Store, division: &Division) {
-        self.rows.iter_mut().for_each(|row| store.divide(row, division));
     }
 }
 
@@ -114,23 +92,19 @@ impl<A: Address> Addresses<A> {
 pub(super) struct Ports {
     /// The row number of each port.
     numbers: Vec<u16>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Rows,
     /// Where each run of ports with the same row begins.
     starts: BTreeMap<u16, u16>,
 }
 
 impl Ports {
     pub(super) fn new() -> Ports {
-        Ports {
-            numbers: vec![0; 1 << 16],
-            rows: vec![Row::default()],
-            starts: BTreeMap::from([(0, 0)]),
-        }
+        Ports { numbers: vec![0; 1 << 16], rows: Rows::new(1), starts: BTreeMap::from([(0, 0)]) }
     }
     /// The row of a port.
     #[inline(always)]
-    pub(super) fn row(&self, port: u16) -> Row {
-        self.rows[usize::from(self.numbers[usize::from(port)])]
+    pub(super) fn row(&self, port: u16) -> u16 {
+        self.numbers[usize::from(port)]
     }
     /// Makes a run begin at `port`.
     fn cut(&mut self, store: &mut Store, port: u16) {
@@ -139,8 +113,7 @@ impl Ports {
             return;
         }
         let next = self.starts.range(port..).next().map_or(1 << 16, |(&next, _)| usize::from(next));
-        let new = self.rows.len() as u16;
-        self.rows.push(store.copy(self.rows[usize::from(number)]));
+        let new = self.rows.copy(store, number, None);
         self.numbers[usize::from(port)..next].fill(new);
         self.starts.insert(port, new);
     }
@@ -150,16 +123,13 @@ impl Ports {
             self.cut(store, after);
         }
         for (_, &number) in self.starts.range(ports.clone()) {
-            store.set(&mut self.rows[usize::from(number)], slot, &Block::EMPTY);
+            self.rows.set(store, number, slot, &Block::EMPTY);
         }
     }
     /// The runs are kept: there are no more than there are ports.
     pub(super) fn remove(&mut self, store: &mut Store, ports: &RangeInclusive<u16>, slot: Slot) {
         for (_, &number) in self.starts.range(ports.clone()) {
-            store.clear(&mut self.rows[usize::from(number)], slot, &Block::EMPTY);
+            self.rows.clear(store, number, slot, &Block::EMPTY);
         }
-    }
-    pub(super) fn divide(&mut self, store: &mut Store, division: &Division) {
-        self.rows.iter_mut().for_each(|row| store.divide(row, division));
     }
 }

@@ -12,25 +12,26 @@
 //! Rules are kept in blocks by priority; a full block is split. Each field's value has a row of bits, one
 //! for each rule that it may match, and a summary of the blocks with any bits. A search finds the six rows,
 //! intersects the summaries, and examines the blocks that remain. An update touches only the rows of its rule.
+//! While there are few blocks, a search examines all rules instead (`few.rs`).
 //!
 //! | Limit | Value  | Meaning                                           |
 //! |-------|--------|---------------------------------------------------|
 //! | rules | 16,384 | 64 blocks of 256, all full if rules come in order |
 //!
-//! **Where the nanoseconds go** (21 November 2026, 2-core AMD EPYC VM beside other work, by samples of `perf
-//! record`; the machine has no cache-miss counters): of the 30 ns or so that a packet takes with 1,000 rules of
-//! an IP chain, the two address tries take about a quarter, the rows a sixth, and the blocks (1.2 to 1.5 are
-//! examined) a quarter; the rest goes into selecting the rule and the packets that continue. No packet waits for
-//! another's load: each load is a loop over all packets.
+//! **Where the nanoseconds go** (28 November 2026, 2-core AMD EPYC VM beside other work, by samples of `perf
+//! record`; the machine has no cache-miss counters): of the 16 ns or so that a packet takes with 1,000 rules of an
+//! IP chain, the headers and the two address tries take two fifths, the tables of ports a tenth, the examination of
+//! the rules two fifths, and the results a twentieth. No packet waits for another's load.
 //!
 //! Source: Lakshman and Stiliadis, SIGCOMM 1998 (bit vectors); Baboescu and Varghese, SIGCOMM 2001
 //! (summaries). Deviations: rows store only the blocks in which they have bits, wildcards are stored separately, and
 //! bands of priorities allow rules to be added and removed.
 
 use super::bits::{
-    BLOCK, BLOCKS_MAX, Block, Division, FEW, Row, Slot, Store, WORDS, clear, get, ones, set,
+    BLOCK, BLOCKS_MAX, Block, Division, Row, Slot, Store, WORDS, clear, get, ones, set,
 };
 use super::field::{Addresses, Ports};
+use super::rows::Rows;
 use super::rule::{Address, Filter, Header, INTERFACES_MAX, Rule, Verdict};
 use pulp::{Arch, Simd, WithSimd};
 use std::collections::BTreeMap;
@@ -93,37 +94,38 @@ const SRC_PORT: usize = 4;
 const INTERFACE: usize = 5;
 
 /// The number of packets whose rows are looked up together.
-const ROW: usize = 64;
+pub(super) const ROW: usize = 64;
 
 /// A set of rules, for IPv4 or for IPv6.
 #[derive(Debug)]
 pub struct General<A = u32> {
-    store: Store,
-    dst: Addresses<A>,
+    pub(super) store: Store,
+    pub(super) dst: Addresses<A>,
     src: Addresses<A>,
     dst_ports: Ports,
     src_ports: Ports,
-    protocols: Vec<Row>,
-    interfaces: Vec<Row>,
+    protocols: Rows,
+    /// The last row is that of all interfaces that no rule can name.
+    interfaces: Rows,
     /// How many rules name an interface, and how many source ports.
     interfaced: usize,
     ported: usize,
     /// For each block and field, the rules that match any value; and which blocks have such rules.
-    any: Vec<[Block; FIELDS]>,
+    pub(super) any: Vec<[Block; FIELDS]>,
     any_summary: [u64; FIELDS],
     /// The blocks with rules that match any address at both ends.
     anywhere: u64,
     /// For each slot, its rule's priority and number: the lowest wins.
-    keys: Vec<u64>,
+    pub(super) keys: Vec<u64>,
     /// For each slot, the match to return; at [`NONE`], none.
-    matches: Vec<Option<Match>>,
+    pub(super) matches: Vec<Option<Match>>,
     used: Vec<Block>,
     /// The least key of each block's band, and the block, in order.
-    bands: Vec<(u64, usize)>,
+    pub(super) bands: Vec<(u64, usize)>,
     /// For each block, those whose rules take precedence over its own.
     earlier: [u64; BLOCKS_MAX],
     /// Blocks whose rules are in order.
-    sorted: u64,
+    pub(super) sorted: u64,
     rules: BTreeMap<RuleId, (Rule<A>, Slot)>,
     next: u32,
     arch: Arch,
@@ -144,8 +146,8 @@ impl<A: Address> General<A> {
             src: Addresses::new(),
             dst_ports: Ports::new(),
             src_ports: Ports::new(),
-            protocols: vec![Row::default(); 256],
-            interfaces: vec![Row::default(); INTERFACES_MAX.into()],
+            protocols: Rows::new(256),
+            interfaces: Rows::new(usize::from(INTERFACES_MAX) + 1),
             interfaced: 0,
             ported: 0,
             any: vec![[Block::EMPTY; FIELDS]; BLOCKS_MAX],
@@ -176,9 +178,7 @@ impl<A: Address> General<A> {
     }
     /// Bytes that the search reads: rows and their blocks, tries, tables of ports.
     pub fn bytes(&self) -> u64 {
-        let rows = self.dst.rows.len() + self.src.rows.len();
-        let ports = self.dst_ports.rows.len() + self.src_ports.rows.len();
-        let rows = (rows + ports) * size_of::<Row>() + self.store.bytes();
+        let rows = self.fields().map(Rows::bytes).iter().sum::<usize>() + self.store.bytes();
         let tries = self.dst.trie.bytes() + self.src.trie.bytes();
         let slots = self.rules.len() * (size_of::<u64>() + size_of::<Match>());
         (rows + tries) as u64 + 4 * (1 << 16) + slots as u64
@@ -217,7 +217,7 @@ impl<A: Address> General<A> {
             if self.bands.len() > 1 {
                 self.bands.retain(|&(_, block)| block != slot.block);
                 self.bands[0].0 = 0;
-                self.reorder();
+                self.reorder(false);
             }
         }
         Some(rule)
@@ -255,11 +255,11 @@ impl<A: Address> General<A> {
             self.src_ports.insert(store, &filter.src_ports, slot);
         }
         if let Some(protocol) = filter.protocol {
-            store.set(&mut self.protocols[usize::from(protocol)], slot, &Block::EMPTY);
+            self.protocols.set(store, protocol.into(), slot, &Block::EMPTY);
         }
         if let Some(interface) = filter.interface {
             self.interfaced += 1;
-            store.set(&mut self.interfaces[usize::from(interface)], slot, &Block::EMPTY);
+            self.interfaces.set(store, interface, slot, &Block::EMPTY);
         }
     }
     /// Updates which fields of a block have wildcards.
@@ -290,11 +290,11 @@ impl<A: Address> General<A> {
             self.src_ports.remove(store, &filter.src_ports, slot);
         }
         if let Some(protocol) = filter.protocol {
-            store.clear(&mut self.protocols[usize::from(protocol)], slot, &Block::EMPTY);
+            self.protocols.clear(store, protocol.into(), slot, &Block::EMPTY);
         }
         if let Some(interface) = filter.interface {
             self.interfaced -= 1;
-            store.clear(&mut self.interfaces[usize::from(interface)], slot, &Block::EMPTY);
+            self.interfaces.clear(store, interface, slot, &Block::EMPTY);
         }
         for field in 0..FIELDS {
             clear(&mut self.any[slot.block][field], slot.at);
@@ -314,31 +314,17 @@ impl<A: Address> General<A> {
             return Err(Refusal::Full);
         }
         let new = taken.trailing_ones() as usize;
-        if new >= FEW {
-            self.pack();
-        }
         let mut keys: Vec<u64> = (0..BLOCK).map(|at| self.keys[block * BLOCK + at]).collect();
         keys.sort_unstable();
         // Rules installed in order fill one block after another.
         let least = if key > keys[BLOCK - 1] { key } else { keys[BLOCK / 2] };
         self.bands.insert(at + 1, (least, new));
-        self.divide(block, new, least);
-        self.reorder();
+        let moved = self.divide(block, new, least);
+        self.reorder(moved);
         Ok(self.place(if key >= least { new } else { block }, key))
     }
-    /// From now on, rows store only the blocks in which they have bits.
-    fn pack(&mut self) {
-        if !std::mem::take(&mut self.store.whole) {
-            return;
-        }
-        let store = &mut self.store;
-        let addresses = self.dst.rows.iter_mut().chain(&mut self.src.rows);
-        let ports = self.dst_ports.rows.iter_mut().chain(&mut self.src_ports.rows);
-        let others = self.protocols.iter_mut().chain(&mut self.interfaces);
-        addresses.chain(ports).chain(others).for_each(|row| store.pack(row));
-    }
-    /// Moves the rules from `least` on to the same positions in another block.
-    fn divide(&mut self, from: usize, to: usize, least: u64) {
+    /// Moves the rules from `least` on to the same positions in another block; whether there are any.
+    fn divide(&mut self, from: usize, to: usize, least: u64) -> bool {
         let mut moved = Block::EMPTY;
         for at in 0..BLOCK {
             if get(&self.used[from], at) && self.keys[from * BLOCK + at] >= least {
@@ -351,7 +337,7 @@ impl<A: Address> General<A> {
         self.sorted |= (self.sorted >> from & 1) << to;
         if moved == Block::EMPTY {
             self.sorted |= 1 << to;
-            return;
+            return false;
         }
         for field in 0..FIELDS {
             for (word, moved) in moved.0.iter().enumerate() {
@@ -366,13 +352,12 @@ impl<A: Address> General<A> {
         let division = |others| Division { from, to, moved, others };
         let plain = division([Block::EMPTY; 2]);
         let store = &mut self.store;
-        self.dst.divide(store, &division(others(SRC)));
-        self.src.divide(store, &division(others(DST)));
-        self.dst_ports.divide(store, &plain);
-        self.src_ports.divide(store, &plain);
-        for row in self.protocols.iter_mut().chain(&mut self.interfaces) {
-            store.divide(row, &plain);
-        }
+        self.dst.rows.divide(store, &division(others(SRC)));
+        self.src.rows.divide(store, &division(others(DST)));
+        self.dst_ports.rows.divide(store, &plain);
+        self.src_ports.rows.divide(store, &plain);
+        self.protocols.divide(store, &plain);
+        self.interfaces.divide(store, &plain);
         for (word, moved) in moved.0.into_iter().enumerate() {
             self.used[to].0[word] |= moved;
             self.used[from].0[word] &= !moved;
@@ -382,13 +367,29 @@ impl<A: Address> General<A> {
                 slot.block = to;
             }
         }
+        true
     }
-    fn reorder(&mut self) {
+    /// The order of blocks has changed, and `moved` says whether rules have moved.
+    fn reorder(&mut self, moved: bool) {
         let mut before = 0;
         for &(_, block) in &self.bands {
             self.earlier[block] = before;
             before |= 1 << block;
         }
+        let store = &mut self.store;
+        let ranks = store.ranks.next(self.bands.iter().map(|&(_, block)| block));
+        let again = moved || !store.ranks.agree(&ranks);
+        store.ranks = ranks;
+        let addresses = [&mut self.dst.rows, &mut self.src.rows];
+        let ports = [&mut self.dst_ports.rows, &mut self.src_ports.rows];
+        let others = [&mut self.protocols, &mut self.interfaces];
+        let all = addresses.into_iter().chain(ports).chain(others);
+        all.for_each(|rows| rows.rank(store, again));
+    }
+    /// The rows of all fields.
+    pub(super) fn fields(&self) -> [&Rows; FIELDS] {
+        let (dst_ports, src_ports) = (&self.dst_ports.rows, &self.src_ports.rows);
+        [&self.dst.rows, &self.src.rows, dst_ports, &self.protocols, src_ports, &self.interfaces]
     }
     /// A free slot in a block, if possible one that keeps the rules in order.
     fn place(&mut self, block: usize, key: u64) -> Slot {
@@ -421,35 +422,46 @@ impl<A: Address> General<A> {
         self.arch.dispatch(Many { rules: self, headers, found });
     }
 
+    /// The numbers of packets' rows in all fields.
+    #[inline(always)]
+    pub(super) fn numbers<const N: usize>(&self, headers: &[Header<A>]) -> [[u16; ROW]; N] {
+        let count = headers.len().min(ROW);
+        let mut numbers = [[0; ROW]; N];
+        numbers[DST] = self.dst.trie.lookup(&column(headers, |header| header.dst), count);
+        numbers[SRC] = self.src.trie.lookup(&column(headers, |header| header.src), count);
+        for (at, header) in headers.iter().enumerate().take(count) {
+            numbers[DST_PORT][at] = self.dst_ports.row(header.dst_port);
+            numbers[PROTOCOL][at] = header.protocol.into();
+            if N > SRC_PORT {
+                numbers[SRC_PORT][at] = self.src_ports.row(header.src_port);
+            }
+            if N > INTERFACE {
+                numbers[INTERFACE][at] = header.interface.min(INTERFACES_MAX);
+            }
+        }
+        numbers
+    }
     /// The rows of packets in all fields, and the blocks in which all these rows have bits.
     #[inline(always)]
     #[expect(clippy::needless_range_loop, reason = "plain loops fill vectors, zipped ones may not")]
-    fn rows(&self, headers: &[Header<A>], fields: usize, rows: &mut [Found; FIELDS]) -> [u64; ROW] {
+    fn rows<const N: usize>(&self, headers: &[Header<A>], rows: &mut [Found; N]) -> [u64; ROW] {
         let count = headers.len().min(ROW);
+        let (numbers, fields) = (self.numbers::<N>(headers), self.fields());
         // Most rules name an address at one end, so both ends are handled together: both named, one, none.
         let mut blocks = [self.anywhere; ROW];
-        let mut put = |found: &mut Found, at: usize, row: Row| {
-            blocks[at % ROW] |= row.wide;
-            found.put(at, row);
-        };
-        let [dst, src, ..] = &mut *rows;
-        self.dst.rows(&column(headers, |header| header.dst), count, |at, row| put(dst, at, row));
-        self.src.rows(&column(headers, |header| header.src), count, |at, row| put(src, at, row));
+        for field in 0..N {
+            for at in 0..count {
+                let row = fields[field].get(numbers[field][at]);
+                if field <= SRC {
+                    blocks[at] |= row.wide;
+                }
+                rows[field].put(at, row);
+            }
+        }
         for at in 0..ROW {
             blocks[at] |= rows[DST].summaries[at] & rows[SRC].summaries[at];
         }
-        for (at, header) in headers.iter().enumerate().take(count) {
-            rows[DST_PORT].put(at, self.dst_ports.row(header.dst_port));
-            rows[PROTOCOL].put(at, self.protocols[usize::from(header.protocol)]);
-            if fields > SRC_PORT {
-                rows[SRC_PORT].put(at, self.src_ports.row(header.src_port));
-            }
-            if fields > INTERFACE {
-                let row = self.interfaces.get(usize::from(header.interface)).copied();
-                rows[INTERFACE].put(at, row.unwrap_or_default());
-            }
-        }
-        for field in DST_PORT..fields {
+        for field in DST_PORT..N {
             for at in 0..ROW {
                 blocks[at] &= rows[field].summaries[at] | self.any_summary[field];
             }
@@ -459,21 +471,13 @@ impl<A: Address> General<A> {
 
     /// Which rules of a block match a packet.
     #[inline(always)]
-    fn look<const WHOLE: bool>(
-        &self,
-        block: usize,
-        rows: &[Found; FIELDS],
-        number: usize,
-        fields: usize,
-    ) -> Block {
+    fn look<const N: usize>(&self, block: usize, rows: &[Found; N], number: usize) -> Block {
         let store = self.store.blocks();
         let any = &self.any[block];
         let mut both = Block::FULL;
-        for field in 0..fields {
-            let found = &rows[field];
+        for (found, any) in rows.iter().zip(any) {
             let row = Row { summary: found.summaries[number], wide: 0, at: found.places[number] };
-            let place = if WHOLE { row.at as usize + block } else { row.find(block) };
-            both = both.and_either(&store[place], &any[field]);
+            both = both.and_either(&store[row.find(block)], any);
         }
         both
     }
@@ -492,14 +496,9 @@ impl<A: Address> General<A> {
     /// The rules of at most [`ROW`] packets, which go from block to block in step, without waiting for one another:
     /// no branch depends on a packet.
     #[inline(always)]
-    fn row<const WHOLE: bool>(
-        &self,
-        headers: &[Header<A>],
-        found: &mut [Option<Match>],
-        fields: usize,
-    ) {
-        let mut rows = [Found::NONE; FIELDS];
-        let mut blocks = self.rows(headers, fields, &mut rows);
+    fn row<const N: usize>(&self, headers: &[Header<A>], found: &mut [Option<Match>]) {
+        let mut rows = [Found::NONE; N];
+        let mut blocks = self.rows(headers, &mut rows);
         let (mut best, mut numbers) = ([NONE; ROW], [0_u8; ROW]);
         let mut matching = [Block::EMPTY; ROW];
         let mut going = 0;
@@ -512,7 +511,7 @@ impl<A: Address> General<A> {
             for at in 0..going.min(ROW) {
                 let number = usize::from(numbers[at]) % ROW;
                 let block = blocks[number].trailing_zeros() as usize % BLOCKS_MAX;
-                matching[at] = self.look::<WHOLE>(block, &rows, number, fields);
+                matching[at] = self.look(block, &rows, number);
             }
             let mut still = 0;
             for at in 0..going.min(ROW) {
@@ -559,7 +558,7 @@ impl Found {
 }
 
 /// No slot.
-const NONE: u32 = (BLOCKS_MAX * BLOCK) as u32;
+pub(super) const NONE: u32 = (BLOCKS_MAX * BLOCK) as u32;
 
 /// The first slot of a block whose bit is set.
 #[inline(always)]
@@ -581,16 +580,16 @@ struct Many<'a, A> {
 impl<A: Address> WithSimd for Many<'_, A> {
     type Output = ();
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         for (headers, found) in self.headers.chunks(ROW).zip(self.found.chunks_mut(ROW)) {
             // Constants save instructions.
-            match (self.rules.store.whole, self.rules.interfaced, self.rules.ported) {
-                (true, 0, 0) => self.rules.row::<true>(headers, found, SRC_PORT),
-                (true, 0, _) => self.rules.row::<true>(headers, found, INTERFACE),
-                (true, ..) => self.rules.row::<true>(headers, found, FIELDS),
-                (false, 0, 0) => self.rules.row::<false>(headers, found, SRC_PORT),
-                (false, 0, _) => self.rules.row::<false>(headers, found, INTERFACE),
-                (false, ..) => self.rules.row::<false>(headers, found, FIELDS),
+            match (self.rules.store.ranks.few > 0, self.rules.interfaced, self.rules.ported) {
+                (true, 0, 0) => self.rules.row_of_few::<SRC_PORT, S>(simd, headers, found),
+                (true, 0, _) => self.rules.row_of_few::<INTERFACE, S>(simd, headers, found),
+                (true, ..) => self.rules.row_of_few::<FIELDS, S>(simd, headers, found),
+                (false, 0, 0) => self.rules.row::<SRC_PORT>(headers, found),
+                (false, 0, _) => self.rules.row::<INTERFACE>(headers, found),
+                (false, ..) => self.rules.row::<FIELDS>(headers, found),
             }
         }
     }

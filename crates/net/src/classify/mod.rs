@@ -28,12 +28,14 @@
 
 pub mod bench;
 mod bits;
+mod few;
 mod field;
 pub mod flows;
 pub mod general;
 pub mod generate;
 mod longest;
 mod routing;
+mod rows;
 mod rule;
 #[cfg(test)]
 mod tests;

@@ -157,6 +157,37 @@ fn equals_a_linear_scan_while_rules_are_added_and_removed_d_37() {
 }
 
 #[test]
+fn equals_a_linear_scan_as_few_blocks_become_many_and_few_again() {
+    let mut random = Stream::new(7, "order");
+    for in_order in [true, false] {
+        let mut set = rules(&IP_CHAIN, 2_300, 5);
+        let packets = headers(&set, 200, 6);
+        if !in_order {
+            set.iter_mut().for_each(|rule| rule.priority = random.below(1 << 20) as u32);
+        }
+        let (mut general, mut linear) = (General::<u32>::new(), Linear::default());
+        // The rules that go are those of the lowest precedence, at the end those of the highest.
+        for (count, few) in [(900, true), (2_300, false), (400, true), (800, true), (60, true)] {
+            while linear.0.len() != count {
+                if linear.0.len() < count {
+                    let rule = set[linear.0.len()].clone();
+                    let id = general.install(rule.clone()).expect("there is room");
+                    linear.0.push((rule.priority, id, rule));
+                } else {
+                    linear.0.sort_unstable_by_key(|&(priority, id, _)| (priority, id));
+                    let at = if count == 60 { 0 } else { linear.0.len() - 1 };
+                    general.remove(linear.0.remove(at).1).expect("it was installed");
+                }
+                if linear.0.len() % 30 == 0 {
+                    agrees(&general, &linear, &packets);
+                }
+            }
+            assert_eq!(general.store.ranks.few > 0, few, "{count} rules");
+        }
+    }
+}
+
+#[test]
 fn the_lowest_priority_number_wins_then_the_first_installed() {
     let mut general = General::<u32>::new();
     let rule = |priority, queue| Rule {
