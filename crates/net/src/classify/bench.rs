@@ -33,25 +33,14 @@ pub const CASES: &[Case] = &[
     case!("classify/acl@10000", ACCESS_LIST, 10_000),
     case!("classify/fw@10000", FIREWALL, 10_000),
     case!("classify/ipc@10000", IP_CHAIN, 10_000),
-    Case {
-        name: "classify/acl-updates",
-        unit: "updates",
-        what: UPDATE,
-        prepare: |q| updates(&ACCESS_LIST, q),
-    },
-    Case {
-        name: "classify/fw-updates",
-        unit: "updates",
-        what: UPDATE,
-        prepare: |q| updates(&FIREWALL, q),
-    },
-    Case {
-        name: "classify/ipc-updates",
-        unit: "updates",
-        what: UPDATE,
-        prepare: |q| updates(&IP_CHAIN, q),
-    },
+    changes("classify/acl-updates", |quick| updates(&ACCESS_LIST, quick)),
+    changes("classify/fw-updates", |quick| updates(&FIREWALL, quick)),
+    changes("classify/ipc-updates", |quick| updates(&IP_CHAIN, quick)),
 ];
+
+const fn changes(name: &'static str, prepare: fn(bool) -> Rounds) -> Case {
+    Case { name, unit: "updates", what: UPDATE, prepare }
+}
 
 type Rounds = Box<dyn FnMut() -> Work>;
 

@@ -51,11 +51,10 @@ impl Slot {
     }
 }
 
-pub(super) fn set(block: &mut Block, at: usize) {
-    block.0[at / 64] |= 1 << (at % 64);
-}
-pub(super) fn clear(block: &mut Block, at: usize) {
+/// Sets or clears a bit.
+pub(super) fn write(block: &mut Block, at: usize, is_in: bool) {
     block.0[at / 64] &= !(1 << (at % 64));
+    block.0[at / 64] |= u64::from(is_in) << (at % 64);
 }
 /// The places of the bits that are set.
 pub(super) fn ones(words: &[u64]) -> impl Iterator<Item = usize> {
@@ -155,14 +154,10 @@ impl Store {
             self.blocks[at] = bits;
         }
     }
-    pub(super) fn set(&mut self, row: &mut Row, slot: Slot, others: &Block) {
+    /// Puts a rule into a row, or takes it out.
+    pub(super) fn change(&mut self, row: &mut Row, slot: Slot, is_in: bool, others: &Block) {
         let mut bits = self.block(*row, slot.block);
-        set(&mut bits, slot.at);
-        self.put(row, slot.block, bits, others);
-    }
-    pub(super) fn clear(&mut self, row: &mut Row, slot: Slot, others: &Block) {
-        let mut bits = self.block(*row, slot.block);
-        clear(&mut bits, slot.at);
+        write(&mut bits, slot.at, is_in);
         self.put(row, slot.block, bits, others);
     }
     /// Moves rules from one block to the same positions in another.

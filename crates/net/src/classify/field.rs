@@ -35,23 +35,29 @@ impl<A: Address> Addresses<A> {
         let inside = all.take_while(move |(inner, _)| inner.key() <= prefix.last());
         inside.map(|(&inner, &(row, _))| (inner, row))
     }
-    pub(super) fn insert(
+    /// Puts a rule in, or takes it out.
+    pub(super) fn change(
         &mut self,
         store: &mut Store,
         prefix: Prefix<A>,
-        slot: Slot,
+        change @ (_, is_in): (Slot, bool),
         others: &Block,
     ) {
-        match self.prefixes.get_mut(&prefix) {
-            Some((_, rules)) => *rules += 1,
-            None => {
-                let row = self.rows.copy(store, self.around(prefix), self.free.pop());
-                self.prefixes.insert(prefix, (row, 1));
-                self.trie.insert(prefix, row);
-            }
+        if is_in && !self.prefixes.contains_key(&prefix) {
+            let row = self.rows.copy(store, self.around(prefix), self.free.pop());
+            self.prefixes.insert(prefix, (row, 0));
+            self.trie.insert(prefix, row);
         }
         let rows: Vec<u16> = self.within(prefix).map(|(_, row)| row).collect();
-        rows.into_iter().for_each(|row| self.rows.set(store, row, slot, others));
+        rows.into_iter().for_each(|row| self.rows.change(store, row, change, others));
+        let (row, rules) = self.prefixes.get_mut(&prefix).expect("the rule was installed");
+        *rules = if is_in { *rules + 1 } else { *rules - 1 };
+        if let (row, 0) = (*row, *rules) {
+            self.prefixes.remove(&prefix);
+            self.trie.remove(prefix, row, self.around(prefix));
+            self.rows.release(store, row);
+            self.free.push(row);
+        }
     }
     /// The row of the longest prefix that contains this one; 0 if there is none.
     fn around(&self, prefix: Prefix<A>) -> u16 {
@@ -66,24 +72,6 @@ impl<A: Address> Addresses<A> {
             before = self.prefixes.range(..=shorter).next_back();
         }
         0
-    }
-    pub(super) fn remove(
-        &mut self,
-        store: &mut Store,
-        prefix: Prefix<A>,
-        slot: Slot,
-        others: &Block,
-    ) {
-        let rows: Vec<u16> = self.within(prefix).map(|(_, row)| row).collect();
-        rows.into_iter().for_each(|row| self.rows.clear(store, row, slot, others));
-        let entry = self.prefixes.get_mut(&prefix).expect("the rule was installed");
-        entry.1 -= 1;
-        if let (row, 0) = *entry {
-            self.prefixes.remove(&prefix);
-            self.trie.remove(prefix, row, self.around(prefix));
-            self.rows.release(store, row);
-            self.free.push(row);
-        }
     }
 }
 
@@ -117,19 +105,19 @@ impl Ports {
         self.numbers[usize::from(port)..next].fill(new);
         self.starts.insert(port, new);
     }
-    pub(super) fn insert(&mut self, store: &mut Store, ports: &RangeInclusive<u16>, slot: Slot) {
-        self.cut(store, *ports.start());
-        if let Some(after) = ports.end().checked_add(1) {
-            self.cut(store, after);
+    /// Puts a rule in, or takes it out. Runs are kept: there are no more than there are ports.
+    pub(super) fn change(
+        &mut self,
+        store: &mut Store,
+        ports: &RangeInclusive<u16>,
+        change @ (_, is_in): (Slot, bool),
+    ) {
+        if is_in {
+            self.cut(store, *ports.start());
+            ports.end().checked_add(1).into_iter().for_each(|after| self.cut(store, after));
         }
         for (_, &number) in self.starts.range(ports.clone()) {
-            self.rows.set(store, number, slot, &Block::EMPTY);
-        }
-    }
-    /// The runs are kept: there are no more than there are ports.
-    pub(super) fn remove(&mut self, store: &mut Store, ports: &RangeInclusive<u16>, slot: Slot) {
-        for (_, &number) in self.starts.range(ports.clone()) {
-            self.rows.clear(store, number, slot, &Block::EMPTY);
+            self.rows.change(store, number, change, &Block::EMPTY);
         }
     }
 }

@@ -27,9 +27,7 @@
 //! (summaries). Deviations: rows store only the blocks in which they have bits, wildcards are stored separately, and
 //! bands of priorities allow rules to be added and removed.
 
-use super::bits::{
-    BLOCK, BLOCKS_MAX, Block, Division, Row, Slot, Store, WORDS, clear, get, ones, set,
-};
+use super::bits::{BLOCK, BLOCKS_MAX, Block, Division, Row, Slot, Store, WORDS, get, ones, write};
 use super::field::{Addresses, Ports};
 use super::rows::Rows;
 use super::rule::{Address, Filter, Header, INTERFACES_MAX, Rule, Verdict};
@@ -202,16 +200,16 @@ impl<A: Address> General<A> {
         self.next = after;
         self.keys[slot.index()] = key;
         self.matches[slot.index()] = Some(Match { rule: id, verdict: rule.verdict });
-        set(&mut self.used[slot.block], slot.at);
-        self.enter(&rule.filter, slot);
+        write(&mut self.used[slot.block], slot.at, true);
+        self.change(&rule.filter, (slot, true));
         self.rules.insert(id, (rule, slot));
         Ok(id)
     }
     /// Removes a rule.
     pub fn remove(&mut self, id: RuleId) -> Option<Rule<A>> {
         let (rule, slot) = self.rules.remove(&id)?;
-        self.leave(&rule.filter, slot);
-        clear(&mut self.used[slot.block], slot.at);
+        self.change(&rule.filter, (slot, false));
+        write(&mut self.used[slot.block], slot.at, false);
         if self.used[slot.block] == Block::EMPTY {
             self.sorted |= 1 << slot.block;
             if self.bands.len() > 1 {
@@ -234,32 +232,34 @@ impl<A: Address> General<A> {
         any[INTERFACE] = filter.interface.is_none();
         any
     }
-    fn enter(&mut self, filter: &Filter<A>, slot: Slot) {
+    /// Puts a rule in, or takes it out.
+    fn change(&mut self, filter: &Filter<A>, change @ (slot, is_in): (Slot, bool)) {
         let any = General::wildcards(filter);
-        for field in (0..FIELDS).filter(|&field| any[field]) {
-            set(&mut self.any[slot.block][field], slot.at);
+        for (bits, any) in self.any[slot.block].iter_mut().zip(any) {
+            write(bits, slot.at, is_in && any);
         }
         self.summarize(slot.block);
         let (store, others) = (&mut self.store, self.any[slot.block]);
+        let count = |rules: &mut usize| *rules = if is_in { *rules + 1 } else { *rules - 1 };
         if !any[DST] {
-            self.dst.insert(store, filter.dst, slot, &others[SRC]);
+            self.dst.change(store, filter.dst, change, &others[SRC]);
         }
         if !any[SRC] {
-            self.src.insert(store, filter.src, slot, &others[DST]);
+            self.src.change(store, filter.src, change, &others[DST]);
         }
         if !any[DST_PORT] {
-            self.dst_ports.insert(store, &filter.dst_ports, slot);
+            self.dst_ports.change(store, &filter.dst_ports, change);
         }
         if !any[SRC_PORT] {
-            self.ported += 1;
-            self.src_ports.insert(store, &filter.src_ports, slot);
+            count(&mut self.ported);
+            self.src_ports.change(store, &filter.src_ports, change);
         }
         if let Some(protocol) = filter.protocol {
-            self.protocols.set(store, protocol.into(), slot, &Block::EMPTY);
+            self.protocols.change(store, protocol.into(), change, &Block::EMPTY);
         }
         if let Some(interface) = filter.interface {
-            self.interfaced += 1;
-            self.interfaces.set(store, interface, slot, &Block::EMPTY);
+            count(&mut self.interfaced);
+            self.interfaces.change(store, interface, change, &Block::EMPTY);
         }
     }
     /// Updates which fields of a block have wildcards.
@@ -273,35 +273,6 @@ impl<A: Address> General<A> {
         self.anywhere &= !(1 << block);
         self.anywhere |= u64::from(both) << block;
     }
-    fn leave(&mut self, filter: &Filter<A>, slot: Slot) {
-        let any = General::wildcards(filter);
-        let (store, others) = (&mut self.store, self.any[slot.block]);
-        if !any[DST] {
-            self.dst.remove(store, filter.dst, slot, &others[SRC]);
-        }
-        if !any[SRC] {
-            self.src.remove(store, filter.src, slot, &others[DST]);
-        }
-        if !any[DST_PORT] {
-            self.dst_ports.remove(store, &filter.dst_ports, slot);
-        }
-        if !any[SRC_PORT] {
-            self.ported -= 1;
-            self.src_ports.remove(store, &filter.src_ports, slot);
-        }
-        if let Some(protocol) = filter.protocol {
-            self.protocols.clear(store, protocol.into(), slot, &Block::EMPTY);
-        }
-        if let Some(interface) = filter.interface {
-            self.interfaced -= 1;
-            self.interfaces.clear(store, interface, slot, &Block::EMPTY);
-        }
-        for field in 0..FIELDS {
-            clear(&mut self.any[slot.block][field], slot.at);
-        }
-        self.summarize(slot.block);
-    }
-
     /// A free slot in the band of `key`.
     fn room(&mut self, key: u64) -> Result<Slot, Refusal> {
         let at = self.bands.partition_point(|&(least, _)| least <= key) - 1;
@@ -328,7 +299,7 @@ impl<A: Address> General<A> {
         let mut moved = Block::EMPTY;
         for at in 0..BLOCK {
             if get(&self.used[from], at) && self.keys[from * BLOCK + at] >= least {
-                set(&mut moved, at);
+                write(&mut moved, at, true);
                 self.keys[to * BLOCK + at] = self.keys[from * BLOCK + at];
                 self.matches[to * BLOCK + at] = self.matches[from * BLOCK + at];
             }

@@ -85,12 +85,15 @@ impl Rows {
         store.release(std::mem::take(&mut self.rows[usize::from(number)]));
         self.parts.iter_mut().for_each(|part| part[usize::from(number)] = NO_RULES);
     }
-    pub(super) fn set(&mut self, store: &mut Store, number: u16, slot: Slot, others: &Block) {
-        store.set(&mut self.rows[usize::from(number)], slot, others);
-        self.show(store, number.into(), slot.block);
-    }
-    pub(super) fn clear(&mut self, store: &mut Store, number: u16, slot: Slot, others: &Block) {
-        store.clear(&mut self.rows[usize::from(number)], slot, others);
+    /// Puts a rule into a row, or takes it out.
+    pub(super) fn change(
+        &mut self,
+        store: &mut Store,
+        number: u16,
+        (slot, is_in): (Slot, bool),
+        others: &Block,
+    ) {
+        store.change(&mut self.rows[usize::from(number)], slot, is_in, others);
         self.show(store, number.into(), slot.block);
     }
     /// Brings a block of a row's copy up to date.

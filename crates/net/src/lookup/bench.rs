@@ -1,6 +1,6 @@
 //! The benchmarks of `lastmeter bench lookup`, on synthetic full tables.
 
-use super::table::{IPV4_LENGTHS, IPV6_LENGTHS, addresses, generate, load};
+use super::table::{IPV4_LENGTHS, IPV6_LENGTHS, Table, addresses, generate, load};
 use super::{Key, NextHop, Options};
 use lastmeter_base::bench::{Case, Work};
 
@@ -20,46 +20,22 @@ const UPDATE: &str = "removes and inserts random prefixes of a synthetic full ta
 
 /// The benchmarks of this module.
 pub const CASES: &[Case] = &[
-    Case {
-        name: "lookup/ipv4",
-        unit: "lookups",
-        what: IN,
-        prepare: |quick| batched(&v4(quick), quick),
-    },
-    Case {
-        name: "lookup/ipv4-single",
-        unit: "lookups",
-        what: SINGLE,
-        prepare: |quick| single(&v4(quick), quick),
-    },
-    Case {
-        name: "lookup/ipv4-updates",
-        unit: "updates",
-        what: UPDATE,
-        prepare: |quick| updates(v4(quick), quick),
-    },
-    Case {
-        name: "lookup/ipv6",
-        unit: "lookups",
-        what: IN,
-        prepare: |quick| batched(&v6(quick), quick),
-    },
-    Case {
-        name: "lookup/ipv6-single",
-        unit: "lookups",
-        what: SINGLE,
-        prepare: |quick| single(&v6(quick), quick),
-    },
-    Case {
-        name: "lookup/ipv6-updates",
-        unit: "updates",
-        what: UPDATE,
-        prepare: |quick| updates(v6(quick), quick),
-    },
+    lookups("lookup/ipv4", IN, |quick| batched(&v4(quick), quick)),
+    lookups("lookup/ipv4-single", SINGLE, |quick| single(&v4(quick), quick)),
+    changes("lookup/ipv4-updates", |quick| updates(v4(quick), quick)),
+    lookups("lookup/ipv6", IN, |quick| batched(&v6(quick), quick)),
+    lookups("lookup/ipv6-single", SINGLE, |quick| single(&v6(quick), quick)),
+    changes("lookup/ipv6-updates", |quick| updates(v6(quick), quick)),
 ];
 
+const fn lookups(name: &'static str, what: &'static str, prepare: fn(bool) -> Rounds) -> Case {
+    Case { name, unit: "lookups", what, prepare }
+}
+const fn changes(name: &'static str, prepare: fn(bool) -> Rounds) -> Case {
+    Case { name, unit: "updates", what: UPDATE, prepare }
+}
+
 type Rounds = Box<dyn FnMut() -> Work>;
-use super::table::Table;
 
 fn v4(quick: bool) -> Table<u32> {
     generate(if quick { PREFIXES_QUICK } else { IPV4 }, IPV4_LENGTHS, 1)
