@@ -28,6 +28,7 @@ mod in_order;
 mod level;
 mod meter;
 mod parallel;
+mod ready;
 mod rounds;
 mod run;
 mod series;

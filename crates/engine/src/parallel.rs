@@ -7,13 +7,14 @@ use crate::edges::{Edge, End, Flight, NO_FLIGHT, NO_STAGE};
 use crate::ends::Ends;
 use crate::events::{Events, Key, Prefetch};
 use crate::graph::EdgeSpec;
+use crate::ready::Ready;
 use crate::run::{Engine, Partition};
 use crate::trace::Trace;
 use crate::world::{Maker, NOBODY, ORIGIN_BITS, Place, Timer, World, caused_by};
 use crate::{Element, ElementId, Error, Foresight, Graph, PortId};
 use lastmeter_base::{Duration, Pool, Stream, Time};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashSet};
 use std::sync::Arc;
 
 /// Runs tasks concurrently and returns when all are done. The implementation provides the threads.
@@ -248,7 +249,7 @@ impl Builder {
         let world = World {
             now: Time::START,
             cause: 0,
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             events: Events::new(foresight > Foresight::None),
             edges,
             flights,

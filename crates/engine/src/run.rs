@@ -479,7 +479,7 @@ impl Partition {
     /// Delivers packets sent without delay, in the order of sending.
     #[inline(always)]
     fn deliver_ready(&mut self) -> Result<(), NoProgress> {
-        while let Some((to, port, packet)) = self.world.ready.pop_front() {
+        while let Some((to, port, packet)) = self.world.ready.pop() {
             self.receive(to, port, packet)?;
         }
         Ok(())

@@ -5,12 +5,12 @@ use crate::books::Books;
 use crate::edges::{Crossing, Edge, End, Flight, NO_STAGE};
 use crate::ends::{Ending, Ends};
 use crate::events::{Event, Events, Key, Prefetch, RUN_LEAST, Target};
+use crate::ready::Ready;
 use crate::trace::Trace;
 use crate::{Element, ElementId, Foreseen, Foresight, Look, PortId};
 use lastmeter_base::{
     Duration, Packet, Pool, Stream, Time, address, prefetch, prefetch_address, prefetch_lines,
 };
-use std::collections::VecDeque;
 use std::hint::select_unpredictable;
 
 /// The engine's data on an element, needed for each event.
@@ -61,7 +61,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
     /// The order of the event being handled.
     pub(crate) cause: u64,
-    pub(crate) ready: VecDeque<(u32, PortId, Packet)>,
+    pub(crate) ready: Ready,
     pub(crate) events: Events,
     pub(crate) edges: Vec<Edge>,
     pub(crate) flights: Vec<Flight>,
@@ -189,7 +189,7 @@ impl World {
             End::Here(to, input) => {
                 let is_now = at <= self.now;
                 if is_now && !place.runs_ahead {
-                    self.ready.push_back((to, input, packet));
+                    self.ready.push((to, input, packet));
                     return None;
                 }
                 let due = place.next_key(self.salt, at, is_now);
@@ -199,7 +199,7 @@ impl World {
                 let is_now = at <= self.now;
                 let due = match is_now && !place.runs_ahead {
                     true if self.ends.len() == 0 => {
-                        self.ready.push_back((to, input, packet));
+                        self.ready.push((to, input, packet));
                         return None;
                     }
                     // After all earlier ones.
