@@ -21,6 +21,8 @@ const CLOSE: f64 = 0.005;
 /// An exhaustive search is left out where the run itself takes longer than this, in CPU seconds.
 const RUN_MAX: f64 = 3.0;
 const RUN_MAX_QUICK: f64 = 1.0;
+/// An explanation that takes so many CPU seconds is waited for.
+const LONG: f64 = 2.0;
 /// Random networks that are compared.
 const NETWORKS: u64 = 200;
 const NETWORKS_QUICK: u64 = 20;
@@ -30,8 +32,8 @@ struct Both {
     name: String,
     /// What the search in rounds costs, its run included, in runs.
     price: f64,
-    /// Whether it was in rounds: short runs are searched exhaustively.
-    in_rounds: bool,
+    /// That in CPU seconds.
+    seconds: f64,
     /// The same of the exhaustive search, and what it found better than the other; `None` where it was left out.
     exhaustive: Option<(f64, Found)>,
 }
@@ -100,8 +102,7 @@ fn both(name: String, experiment: &Experiment, setting: &Setting) -> Result<Both
             Some((all / run, found(&ours, &theirs)))
         }
     };
-    let in_rounds = ours.what_ifs.iter().any(|one| one.share.is_some());
-    Ok(Both { name, price: rounds / run, in_rounds, exhaustive })
+    Ok(Both { name, price: rounds / run, seconds: rounds, exhaustive })
 }
 
 /// Compares each of the best changes with the one that the exhaustive search has in its place, by what that search
@@ -127,7 +128,8 @@ fn measurement(bench: &str, all: &[Both]) -> Measurement {
         prices
     };
     let prices = sorted(&mut all.iter().map(|one| one.price));
-    let of_rounds = sorted(&mut all.iter().filter(|one| one.in_rounds).map(|one| one.price));
+    let long = |one: &&Both| one.seconds > LONG;
+    let of_long = sorted(&mut all.iter().filter(long).map(|one| one.price));
     let median = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied().unwrap_or(0.0);
     let compared: Vec<&(f64, Found)> =
         all.iter().filter_map(|one| one.exhaustive.as_ref()).collect();
@@ -143,10 +145,13 @@ fn measurement(bench: &str, all: &[Both]) -> Measurement {
     if let Some(dearest) = all.iter().max_by(|a, b| a.price.total_cmp(&b.price)) {
         let _ = write!(note, "; at most {:.1}: {}", dearest.price, dearest.name);
     }
-    if let Some(most) = of_rounds.last() {
-        let (count, middle) = (of_rounds.len(), median(&of_rounds));
-        let _ = write!(note, "; of the {count} searched in rounds {middle:.1}, at most {most:.1}");
+    if let Some(most) = of_long.last() {
+        let (count, middle) = (of_long.len(), median(&of_long));
+        let _ =
+            write!(note, "; of the {count} beyond {LONG} s of CPU {middle:.1}, at most {most:.1}");
     }
+    let longest = all.iter().map(|one| one.seconds).fold(0.0, f64::max);
+    let _ = write!(note, "; at most {longest:.1} s");
     let differs = |one: &&Both| matches!(one.exhaustive, Some((_, Found::First | Found::Other)));
     let names: Vec<&str> = all.iter().filter(differs).map(|one| one.name.as_str()).collect();
     if !names.is_empty() {
