@@ -11,10 +11,10 @@
 //! 16,777,216 slots. From bit 32 of IPv6 on, 16 bits with few prefixes are a node of ranges in one cache line
 //! (`ranges.rs`). Tree Bitmap (`tree_bitmap.rs`) takes a tenth of the memory, but more arithmetic.
 //!
-//! Next hops have numbers of 15 bits, so that a 16-bit slot can name one: at most 32,767 different ones in the life of a
-//! table. A next hop that fits is its own number, unless that is taken; as long as all are, a batch needs no table of
-//! them. To make a change, the writer needs the length of the prefix that a slot shows; these lengths
-//! are kept beside the slots, a byte each, for the writer alone, as is a map of all prefixes.
+//! Next hops have numbers of 15 bits, so that a 16-bit slot can name one: at most 32,767 different ones in the life of
+//! a table. A next hop that fits is its own number, unless that is taken; as long as all are, a batch needs no table of
+//! them. To make a change, the writer needs the length of the prefix that a slot shows; these lengths are kept beside
+//! the slots, a byte each, for the writer alone, as is a map of all prefixes.
 //!
 //! **Updates** are as in Tree Bitmap (see `memory.rs`): readers never wait, and see each slot before or after a change.
 //! A prefix shorter than an array's bits changes slot by slot, so it appears at slightly different times for
