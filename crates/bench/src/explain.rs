@@ -151,7 +151,7 @@ fn measurement(bench: &str, all: &[Both]) -> Measurement {
             write!(note, "; of the {count} beyond {LONG} s of CPU {middle:.1}, at most {most:.1}");
     }
     let longest = all.iter().map(|one| one.seconds).fold(0.0, f64::max);
-    let _ = write!(note, "; at most {longest:.1} s");
+    let _ = write!(note, "; the longest takes {longest:.1} s");
     let differs = |one: &&Both| matches!(one.exhaustive, Some((_, Found::First | Found::Other)));
     let names: Vec<&str> = all.iter().filter(differs).map(|one| one.name.as_str()).collect();
     if !names.is_empty() {

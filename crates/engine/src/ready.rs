@@ -33,3 +33,22 @@ impl Ready {
         usize::from(self.first.is_some()) + self.rest.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastmeter_base::Bytes;
+
+    #[test]
+    fn packets_are_received_in_the_order_of_sending() {
+        let mut ready = Ready::default();
+        let push = |ready: &mut Ready, to| ready.push((to, PortId(0), Packet::new(Bytes(1))));
+        let pop = |ready: &mut Ready| ready.pop().map(|(to, ..)| to);
+        (0..3).for_each(|to| push(&mut ready, to));
+        assert_eq!(pop(&mut ready), Some(0));
+        // Sent while others wait: not before them.
+        push(&mut ready, 3);
+        assert_eq!(ready.len(), 3);
+        assert_eq!([(); 4].map(|()| pop(&mut ready)), [Some(1), Some(2), Some(3), None]);
+    }
+}

@@ -2,8 +2,9 @@
 //!
 //! An exhaustive search repeats the whole run with every change. A search of rounds repeats a short beginning with
 //! many, compares each with the same beginning of the run itself, goes on with a longer one for the better half, and
-//! repeats most for the few that can be among the best. All of it costs one to four runs, or the time of a short
-//! one repeated often. Beginnings have the same random numbers, so that what differs is what was changed.
+//! repeats most for the few that can be among the best. All of it costs one to four runs, building the models aside;
+//! short runs are repeated more often, as long as that takes a few seconds. Beginnings have the same random numbers,
+//! so that what differs is what was changed.
 
 use super::{Failure, PARTS, Prepared, RunOptions, Runner, all, closing, in_steps, prepare, rerun};
 use crate::build::Changes;
