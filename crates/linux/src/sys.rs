@@ -289,11 +289,24 @@ pub fn schedule_as_batch() -> io::Result<()> {
     schedule(libc::SCHED_BATCH)
 }
 
+/// `SCHED_RR` at its lowest priority for the calling thread, before all that share cores in fair parts; or
+/// `SCHED_OTHER` again. The first needs a right (sched(7)).
+pub fn schedule_in_real_time(real_time: bool) -> io::Result<()> {
+    match real_time {
+        true => schedule_with(libc::SCHED_RR, 1),
+        false => schedule(libc::SCHED_OTHER),
+    }
+}
+
 /// A policy that takes no parameter, for the calling thread.
 fn schedule(policy: libc::c_int) -> io::Result<()> {
-    // SAFETY: `sched_param` is plain data for which all-zero is a valid value, and the only one
-    // that these policies take.
-    let parameter: libc::sched_param = unsafe { zeroed() };
+    schedule_with(policy, 0)
+}
+
+fn schedule_with(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    // SAFETY: `sched_param` is plain data for which all-zero is a valid value.
+    let mut parameter: libc::sched_param = unsafe { zeroed() };
+    parameter.sched_priority = priority;
     // SAFETY: the pointer is to a live `sched_param`; process id 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) })?;
     Ok(())

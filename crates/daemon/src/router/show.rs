@@ -157,7 +157,10 @@ fn processors(shown: &Value) -> String {
         "port processor", "core", "busy", "handed over", "taken over", "waiting", "ports"
     );
     for one in each(shown, "processors") {
-        let core = one["core"].as_u64().map_or("any".to_owned(), |core| core.to_string());
+        let mut core = one["core"].as_u64().map_or("any".to_owned(), |core| core.to_string());
+        if one["real-time"] == true {
+            core += " rt";
+        }
         let elapsed = one["elapsed"].as_f64().unwrap_or(0.0).max(1e-9);
         let busy = 100.0 * one["cpu"].as_f64().unwrap_or(0.0) / elapsed;
         let ports: Vec<&str> = each(one, "ports").filter_map(Value::as_str).collect();

@@ -49,6 +49,7 @@ use known::{Candidates, Known, PLACES};
 use label::{Labelled, Labels};
 use lastmeter_base::{Bytes, Duration, Pool, Rate, Time};
 use lastmeter_linux::dataplane::{FlowKey, FlowTo, Frame, Frames};
+use lastmeter_linux::sys::schedule_in_real_time;
 use lastmeter_net::classify::Classifier;
 use lastmeter_net::queue::{DropTail, Queue};
 use line::Line;
@@ -68,7 +69,7 @@ use std::time::Instant;
 use structure::AnyReader;
 use tables::Readers;
 
-/// The port processor's priority (nice).
+/// The priority (nice) of a port processor that shares its core.
 const PRIORITY: i32 = -10;
 /// One batch in so many is timed for the ledger.
 pub const SAMPLE: u64 = 16;
@@ -83,11 +84,11 @@ const ANSWERS_AT_ONCE: f64 = 50.0;
 const IDLE: std::time::Duration = std::time::Duration::from_millis(100);
 /// What cannot be done now may be possible so much later.
 const SOON: Duration = Duration::from_ms(1);
-/// A pass over the ports that found so many packets is followed by a pause instead of waiting for the next packet:
-/// the kernel then receives many at once, and neither side works for single packets.
-pub const MANY: usize = 32;
+/// On a shared core, a pass over the ports that found so many packets is followed by a pause instead of waiting for the
+/// next packet: the kernel then receives many at once, and neither side works for single packets.
+const MANY: usize = 32;
 /// The pause: our choice, about what 32 packets take.
-pub const PAUSE: Duration = Duration::from_us(40);
+const PAUSE: std::time::Duration = std::time::Duration::from_micros(40);
 
 /// A change for the port processor.
 pub enum Change {
@@ -280,6 +281,8 @@ impl Answers {
 pub struct Parts {
     /// Its ports' names, in order.
     pub names: Vec<String>,
+    /// Whether it has a core for itself.
+    pub own_core: bool,
     /// The lines of those that it serves.
     pub lines: Vec<Option<Line>>,
     /// Their memory.
@@ -314,6 +317,9 @@ pub struct Parts {
 
 /// The thread's state.
 pub struct PortProcessor {
+    own_core: bool,
+    /// Whether it runs before all that share cores in fair parts.
+    real_time: bool,
     ports: Vec<Port>,
     /// Absent at ports that others serve.
     lines: Vec<Option<Line>>,
@@ -371,7 +377,7 @@ impl PortProcessor {
     pub fn new(parts: Parts) -> PortProcessor {
         let Parts { names, lines, frames, readers: (v4, v6), setup, fast, .. } = parts;
         let Parts { changes, pending, wake, events, attention, counts, stages, .. } = parts;
-        let Parts { copied, crossing, generation, .. } = parts;
+        let Parts { copied, crossing, generation, own_core, .. } = parts;
         let ports = names.into_iter().map(|name| Port {
             name,
             own: answer::Own::default(),
@@ -390,6 +396,8 @@ impl PortProcessor {
         let mut processor = PortProcessor {
             reception: Reception::new(Receive::default(), ports.len()),
             frames_all: frames.free_count() as u64,
+            own_core,
+            real_time: false,
             ports,
             lines,
             frames,
@@ -448,21 +456,30 @@ impl PortProcessor {
 
     /// Forwards packets until it is told to end.
     pub fn run(&mut self) {
-        // Before the kernel's thread that receives for us: what it receives beyond our means is work for nothing.
-        let _ = rustix::process::setpriority_process(None, PRIORITY);
+        self.take_precedence();
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1000));
         let mut many = false;
         while !self.ended {
             let (now, taken, sent) = self.turn();
             if taken > 0 {
-                many = taken >= MANY && self.reception.receive == Receive::Mixed;
+                many = taken >= MANY && self.reception.receive == Receive::Mixed && !self.real_time;
             } else if many {
                 many = false;
-                std::thread::sleep(std::time::Duration::from_nanos(PAUSE.as_ps() / 1000));
+                std::thread::sleep(PAUSE);
             } else if sent == 0 && !self.idles(now) {
                 self.wait();
             }
         }
+    }
+
+    /// Goes before the kernel's thread that receives for it, if that has the same core: what is received beyond our
+    /// means is work for nothing, and what waits for long is no longer in the cache. With a core for itself it runs in
+    /// real time, which takes the core from that thread as soon as a batch has arrived, and gives it back when that is
+    /// sent. What never sleeps would never give it back.
+    fn take_precedence(&mut self) {
+        let wanted = self.own_core && self.reception.receive != Receive::Polling;
+        self.real_time = schedule_in_real_time(wanted).is_ok() && wanted;
+        let _ = rustix::process::setpriority_process(None, PRIORITY);
     }
 
     /// Once around: changes, packets that arrive, packets that leave. When it began, and how many of each.
@@ -531,7 +548,10 @@ impl PortProcessor {
                     (own.output.up, own.mtu, own.mac) = (up, mtu, mac);
                     self.hops.readdress(port, mac);
                 }
-                Change::Setup(setup) => self.set_up(*setup),
+                Change::Setup(setup) => {
+                    self.set_up(*setup);
+                    self.take_precedence();
+                }
                 Change::Tables(readers) => (self.v4, self.v6) = *readers,
                 Change::Settle(answer) => drop(answer.send(())),
                 Change::Show(answer, pause) => {

@@ -134,6 +134,7 @@ impl Made {
         let stages = Arc::<Stages>::default();
         let processor = PortProcessor::new(Parts {
             names: vec!["in".to_owned(), "out".to_owned()],
+            own_core: false,
             lines: lines.map(|null| Some(Line::Null(null))).into(),
             frames: Frames::new(FRAMES).map_err(said)?,
             readers: tables.readers(),

@@ -177,6 +177,7 @@ fn make(
     up.stages.push(("open ports".to_owned(), from.elapsed().as_secs_f64()));
     let processor = PortProcessor::new(Parts {
         names: config.ports.iter().map(|port| port.name.clone()).collect(),
+        own_core: own.core.is_some(),
         lines,
         frames,
         readers,

@@ -112,8 +112,15 @@ pub(super) fn together(names: &[String], all: &[Seen<'_>], passed: &[Vec<Passed>
         match &seen.state {
             Some(state) => {
                 inside += number(&state["waiting-inside"]) + to_it;
-                for key in ["cpu", "elapsed", "waiting-inside", "backlog", "free-frames", "fabric"]
-                {
+                for key in [
+                    "real-time",
+                    "cpu",
+                    "elapsed",
+                    "waiting-inside",
+                    "backlog",
+                    "free-frames",
+                    "fabric",
+                ] {
                     shown[key] = state[key].clone();
                 }
             }
@@ -313,6 +320,7 @@ impl PortProcessor {
             "plugins": plugins,
             "held-for-neighbours": self.held.len(),
             "free-frames": self.frames.free_count(),
+            "real-time": self.real_time,
             "elapsed": self.began.elapsed().as_secs_f64(),
             "cpu": cpu_of(ClockId::ThreadCPUTime),
             "waiting-inside": self.crossing.as_ref().map_or(0, Crossing::waiting),

@@ -4,7 +4,7 @@
 //! link i --> [ ring i: 1024 ] --+
 //! link j --> [ ring j: 1024 ] --+--> batch of up to 64 of each: receive, classify ... --> links    drops: `full`
 //!                               |    (core: a cost for each packet and byte, by stage)
-//!            nothing there: sleeps until a packet arrives; after many, pauses for 40 us first
+//!            nothing there: sleeps until a packet arrives
 //! ```
 //!
 //! Packets of a batch leave together, when all of it is done, as they do live. What the kernel does to receive a packet
@@ -12,7 +12,7 @@
 //!
 //! Not modelled: the kernel's thread that receives runs between batches, not in them; a core that is taken away.
 
-use crate::port_processor::{BATCH, MANY, PAUSE, RECEIVING};
+use crate::port_processor::{BATCH, RECEIVING};
 use lastmeter_base::kind::{Family, Kind, Page, Param, ParamKind, Values};
 use lastmeter_base::{Bytes, Duration, Packet, PerByte, StageId, Time, here};
 use lastmeter_engine::site::{NodeKind, Ports, Site};
@@ -84,7 +84,6 @@ fn build(values: &Values, site: &mut Site<'_>) -> Result<Ports, Error> {
         meter: Meter::new(core.id),
         wake: values.get("wake"),
         state: State::Asleep,
-        many: false,
         batches: 0,
         woken: 0,
     })?;
@@ -107,7 +106,7 @@ impl Cost {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Asleep,
-    /// A packet wakes it up, or it looks again after a pause.
+    /// A packet wakes it up.
     Waits,
     /// Works on a batch since then.
     Busy(Time),
@@ -122,7 +121,6 @@ struct Core {
     meter: Meter,
     wake: Duration,
     state: State,
-    many: bool,
     batches: u64,
     woken: u64,
 }
@@ -140,13 +138,8 @@ impl Core {
         if self.batch.is_empty() {
             self.meter.rest(now);
             self.state = State::Asleep;
-            if std::mem::take(&mut self.many) {
-                self.state = State::Waits;
-                cx.arm(DUE, now + PAUSE);
-            }
             return;
         }
-        self.many = self.batch.len() >= MANY;
         self.batches += 1;
         self.state = State::Busy(now);
         let work: Duration = self.stages.iter().map(|cost| spent(cost, &self.batch)).sum();
