@@ -11,6 +11,8 @@
 //! | `ladder/without-...` | the rung above, less one thing      | to all routes |                         |
 //! | `kernel...`          | (the kernel forwards)               | the same      |                         |
 //! | `xdp@60`             | (XDP with the kernel's lookup)      | of 1024 flows |                         |
+//! | `peer/...`           | (another forwarder, `peer.rs`)      | to all routes |                         |
+//! | `beside-click@60`    | table, filters, QSDRR               | to all routes | twice Click             |
 //!
 //! All are started and measured in turn, several times, in namespaces of their own (`search.rs`). The kernel is given
 //! its table by `ip -batch`: how long that takes and what memory it takes is told, as is our router's. All of it is
@@ -21,6 +23,7 @@
 //! queueing, then the lookup as well, then what its adapter made it do. Rows: D-108.
 
 use super::files::{BARE, BATCH, COMPLETE, Case, FEW, Files, RANDOM};
+use super::peer::Peer;
 use super::place::{Place, kernel_memory, offered};
 use super::search::{Several, Starts, highest, in_turn};
 use super::{Bench, Complaint, Line, boot};
@@ -51,7 +54,19 @@ enum Who {
     Kernel,
     /// A program in the driver that asks the kernel.
     Xdp,
+    /// Another forwarder.
+    Peer(Peer),
     Router(Case),
+}
+
+impl Who {
+    /// Why it cannot be measured here, if so.
+    fn lacks(self) -> Option<String> {
+        match self {
+            Who::Peer(peer) => peer.lacks(),
+            Who::Kernel | Who::Xdp | Who::Router(_) => None,
+        }
+    }
 }
 
 /// What is asked of a row, at least.
@@ -95,6 +110,8 @@ fn rows() -> Vec<Row> {
     let fast = Who::Router(Case { fast: true, ..COMPLETE });
     let kernel = |load| Some(("kernel", Who::Kernel, load));
     let without = Some(("without plugin", complete, SHORT));
+    let peer = |name, peer, load| row(name, Who::Peer(peer), load, None, Asked::Nothing);
+    let click = Some(("Click", Who::Peer(Peer::Click), SHORT));
     let mut rows = vec![
         row("router/kernel@60", Who::Kernel, SHORT, None, Asked::Nothing),
         row("router/full-table@60", complete, SHORT, kernel(SHORT), Asked::Times(1.6)),
@@ -104,6 +121,12 @@ fn rows() -> Vec<Row> {
         row("router/fast@60", fast, KNOWN, Some(("XDP", Who::Xdp, KNOWN)), Asked::Packets(2e6)),
         row("router/kernel@1514", Who::Kernel, LONG, None, Asked::Nothing),
         row("router/full-table@1514", complete, LONG, kernel(LONG), Asked::Bits(9e9)),
+        peer("router/peer/frames@60", Peer::Frames, SHORT),
+        peer("router/peer/frames@1514", Peer::Frames, LONG),
+        peer("router/peer/packets@60", Peer::Packets, SHORT),
+        peer("router/peer/testpmd@60", Peer::Testpmd, SHORT),
+        peer("router/peer/click@60", Peer::Click, SHORT),
+        row("router/beside-click@60", complete, SHORT, click, Asked::Times(2.0)),
     ];
     let mut above = None;
     for (name, case) in LADDER {
@@ -153,6 +176,15 @@ fn start(who: Who, files: &Files) -> Result<(Place, SetUp), Complaint> {
             place.threaded()?;
             Ok((place, SetUp { seconds, bytes }))
         }
+        Who::Peer(peer) => {
+            let mut place = Place::new(false)?;
+            let began = Instant::now();
+            peer.start(&mut place)?;
+            let seconds = began.elapsed().as_secs_f64();
+            let bytes = place.memory();
+            place.threaded()?;
+            Ok((place, SetUp { seconds, bytes }))
+        }
         Who::Router(case) => {
             let file = files.router(case)?;
             let mut place = Place::new(false)?;
@@ -183,6 +215,14 @@ fn is_wanted(bench: &Bench, name: &str) -> bool {
 pub(super) fn lines(bench: &Bench, files: &Files, quick: bool) -> Result<Vec<Line>, Complaint> {
     let mut rows = rows();
     rows.retain(|row| is_wanted(bench, row.name));
+    rows.retain(|row| {
+        let both = [Some(row.who), row.beside.map(|(_, who, _)| who)];
+        let lacks = both.into_iter().flatten().find_map(Who::lacks);
+        if let Some(why) = &lacks {
+            super::say(&format!("skipped: {}: {why}", row.name));
+        }
+        lacks.is_none()
+    });
     let plan = plan(&rows);
     let mut set_ups: Vec<Vec<SetUp>> = vec![Vec::new(); plan.len()];
     let found = in_turn(plan.len(), Starts::of(bench, quick), |number| {
@@ -251,6 +291,7 @@ fn told(
     let most = set_ups.iter().map(|one| one.bytes).max().unwrap_or(0) >> 20;
     let routes = match row.who {
         Who::Router(case) if !case.table => 1,
+        Who::Peer(_) => 1,
         _ => prefixes,
     };
     let _ = write!(note, "; set up with {routes} routes in {seconds:.1} s, {most} MiB");
@@ -267,7 +308,7 @@ mod tests {
         let plan = plan(&rows);
         let kernel = plan.iter().find(|(who, _)| *who == Who::Kernel).expect("the kernel");
         assert_eq!(kernel.1.len(), 3);
-        assert_eq!(plan.len(), 5 + LADDER.len());
+        assert_eq!(plan.len(), 9 + LADDER.len());
         let parts = |case: &Case| {
             [case.table, case.filters, case.fair, case.plugin, case.fabric]
                 .iter()

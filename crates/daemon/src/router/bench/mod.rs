@@ -8,8 +8,10 @@
 //! Rows: A-129, A-135, A-146, D-110, E-133.
 
 mod files;
+mod forwarder;
 mod full;
 mod overload;
+mod peer;
 mod place;
 mod search;
 pub(super) mod twin;
@@ -81,26 +83,46 @@ pub(crate) struct Stand {
     what: What,
     /// The interface
     interface: String,
+    /// Where a forwarder sends
+    to: Option<String>,
 }
 
-/// What handles frames in the driver of an interface, and nothing else does.
+/// What handles all frames of an interface: in its driver, or a forwarder.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum What {
     /// Drops them
     Sink,
     /// Forwards them where the kernel's table says
     KernelLookup,
+    /// Forwards them by AF_XDP
+    FrameForwarder,
+    /// Forwards them by packet sockets
+    PacketForwarder,
 }
 
 /// Leaves a program at an interface until this process is killed.
 pub(crate) fn stand(arguments: &Stand) -> Result<Report, Complaint> {
     let index = index_of(&arguments.interface)?;
-    let _standing = match arguments.what {
-        What::Sink => Standing::sink(index),
-        What::KernelLookup => Standing::kernel_lookup(index),
-    }?;
-    let mut out = std::io::stdout();
-    writeln!(out, "{READY}").and_then(|()| out.flush())?;
+    let to = arguments.to.as_deref().map(index_of).transpose()?;
+    let ready = || {
+        let mut out = std::io::stdout();
+        writeln!(out, "{READY}").and_then(|()| out.flush())
+    };
+    let ended = "a forwarder ended";
+    let _standing = match (arguments.what, to) {
+        (What::Sink, _) => Standing::sink(index)?,
+        (What::KernelLookup, _) => Standing::kernel_lookup(index)?,
+        (What::FrameForwarder, Some(to)) => {
+            forwarder::by_frames(index, to, ready)?;
+            return Err(ended.into());
+        }
+        (What::PacketForwarder, Some(to)) => {
+            forwarder::by_packets(index, to, ready)?;
+            return Err(ended.into());
+        }
+        (_, None) => return Err("a forwarder needs two interfaces".into()),
+    };
+    ready()?;
     loop {
         std::thread::park();
     }
@@ -307,7 +329,7 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     if lines.is_empty() {
         return Err(Complaint(
             "no benchmark of this name: router/beside (all of full-table@60, plugin@60, fast@60, \
-             xdp@60, full-table@1514, kernel, ladder), twin, overload, overload/polling and so \
+             xdp@60, full-table@1514, kernel, ladder, peer, beside-click@60), twin, overload, overload/polling and so \
              on, workers-1@60, workers-2@60, null@60"
                 .to_owned(),
         ));
@@ -331,5 +353,10 @@ fn report(lines: &[Line]) -> Report {
 }
 
 fn eprint_line(case: &str) {
-    let _ = writeln!(std::io::stderr(), "measuring {case}");
+    say(&format!("measuring {case}"));
+}
+
+/// To whoever watches.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }

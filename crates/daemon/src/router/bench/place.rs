@@ -29,6 +29,10 @@ pub(super) struct Place {
     names: [String; 3],
     pub(super) folder: PathBuf,
     children: Vec<Child>,
+    /// What forwards instead of our router.
+    peer: Option<u32>,
+    /// A process in the sink's namespace, whose counters are read there at once, without a program of our own.
+    witness: u32,
 }
 
 /// What was seen at one moment.
@@ -91,8 +95,8 @@ impl Place {
         let names = ["s", "r", "d"].map(|part| format!("lastmeter-{own}-{part}"));
         let folder = std::env::temp_dir().join(format!("lastmeter-router-{own}"));
         std::fs::create_dir_all(&folder)?;
-        let place = Place { names, folder, children: Vec::new() };
-        let [s, r, d] = &place.names;
+        let mut place = Place { names, folder, children: Vec::new(), peer: None, witness: 0 };
+        let [s, r, d] = &place.names.clone();
         for name in [s, r, d] {
             run("ip", &["netns", "add", name])?;
             run("ip", &["-n", name, "link", "set", "lo", "up"])?;
@@ -128,13 +132,39 @@ impl Place {
         }
         // A veth pair only has a thread of the kernel for what arrives if its peer does not merge packets.
         run("ip", &["netns", "exec", s, "ethtool", "-K", "s0", "tso", "off"])?;
-        // What is redirected to an end of a veth pair arrives only if the other end has such a thread, too.
-        run("ip", &["netns", "exec", d, "ethtool", "-K", "d0", "gro", "on"])?;
         if kernel {
             run("ip", &["netns", "exec", r, "ethtool", "-K", "r0", "gro", "on"])?;
             run("ip", &["netns", "exec", r, "ethtool", "-K", "r1", "gro", "on"])?;
         }
+        place.witness()?;
         Ok(place)
+    }
+    /// Starts the witness, and waits until it is in the sink's namespace.
+    fn witness(&mut self) -> Result<(), Complaint> {
+        let child = Command::new("ip")
+            .args(["netns", "exec", &self.names[2], "sleep", "infinity"])
+            .stdin(Stdio::null())
+            .spawn()?;
+        self.witness = child.id();
+        self.children.push(child);
+        let began = Instant::now();
+        while self.arrived().is_err() {
+            if began.elapsed() > Duration::from_secs(10) {
+                return Err("the sink's namespace cannot be seen".into());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+    /// Packets and bytes that the sink has received.
+    fn arrived(&self) -> Result<[u64; 2], Complaint> {
+        let text = std::fs::read_to_string(format!("/proc/{}/net/dev", self.witness))?;
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix("d0:"));
+        let mut words = line.ok_or("no sink")?.split_whitespace().map(str::parse::<u64>);
+        match (words.next(), words.next()) {
+            (Some(Ok(bytes)), Some(Ok(packets))) => Ok([packets, bytes]),
+            _ => Err("the sink's counters cannot be read".into()),
+        }
     }
     fn sysctl(&self, name: &str, key: &str, value: &str) -> Result<(), Complaint> {
         let path = format!("/proc/sys/{key}");
@@ -199,26 +229,70 @@ impl Place {
         ready(&mut child, "the source")?;
         Ok(child)
     }
-    /// Leaves a program at an interface of the namespace with this number, as long as this place is.
-    fn stand(&mut self, name: usize, what: &str, interface: &str) -> Result<(), Complaint> {
+    /// Leaves a program at interfaces of the namespace with this number, as long as this place is; its process.
+    fn stand(&mut self, name: usize, what: &str, interfaces: &[&str]) -> Result<u32, Complaint> {
         let program = std::env::current_exe()?;
-        let child = Command::new("ip")
-            .args(["netns", "exec", &self.names[name]])
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &self.names[name], "taskset", "-c", ROUTER])
             .arg(program)
-            .args(["router", "stand", what, interface])
+            .args(["router", "stand", what])
+            .args(interfaces)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
+        let process = child.id();
+        let told = ready(&mut child, what);
         self.children.push(child);
-        self.children.last_mut().map_or(Ok(()), |child| ready(child, what))
+        told.map(|()| process)
     }
-    /// The sink drops frames in its driver.
+    /// Our own forwarder of this name in the router's place.
+    pub(super) fn forwarder(&mut self, what: &str) -> Result<(), Complaint> {
+        self.peer = Some(self.stand(1, what, &["r0", "r1"])?);
+        Ok(())
+    }
+    /// Another's program in the router's place, on its core, which forwards after so long.
+    pub(super) fn program(
+        &mut self,
+        program: &str,
+        arguments: &[String],
+        starts: Duration,
+    ) -> Result<(), Complaint> {
+        let path = self.folder.join("peer.log");
+        let log = std::fs::File::create(&path)?;
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &self.names[1], "taskset", "-c", ROUTER, program])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        std::thread::sleep(starts);
+        let ended = child.try_wait()?;
+        self.peer = Some(child.id());
+        self.children.push(child);
+        match ended {
+            None => Ok(()),
+            Some(_) => {
+                let said = std::fs::read_to_string(path).unwrap_or_default();
+                Err(Complaint(format!("{program} did not begin: {}", said.trim())))
+            }
+        }
+    }
+    /// What arrives is received by the kernel, but is for another host, so that it drops its own copy at once.
+    pub(super) fn not_for_the_kernel(&self) -> Result<(), Complaint> {
+        let router = &self.names[1];
+        let other = ["set", "r0", "address", "02:00:00:00:00:77"];
+        run("ip", &[&["-n", router, "link"][..], &other].concat())?;
+        // Without a program, only what merges packets has a thread that receives.
+        run("ip", &["netns", "exec", router, "ethtool", "-K", "r0", "gro", "on"])
+    }
+    /// The sink drops frames in its driver, which must have a program to get what is redirected to it.
     pub(super) fn sink(&mut self) -> Result<(), Complaint> {
-        self.stand(2, "sink", "d0")
+        self.stand(2, "sink", &["d0"]).map(|_| ())
     }
     /// What arrives is forwarded in the driver, to where the kernel's table says.
     pub(super) fn kernel_lookup(&mut self) -> Result<(), Complaint> {
-        self.stand(1, "kernel-lookup", "r0")
+        self.stand(1, "kernel-lookup", &["r0"]).map(|_| ())
     }
     /// The median round trip of some probes from the source's host, in seconds; `None` if none came back.
     pub(super) fn trip(&self, to: &str) -> Result<Option<f64>, Complaint> {
@@ -249,25 +323,20 @@ impl Place {
         let lines = own.map(|own| lines_of(&format!("/proc/{own}/status"), &["VmRSS:"]));
         lines.sum()
     }
-    /// The router's processes.
+    /// The router's processes, or that of what forwards instead.
     fn own(&self) -> Vec<u32> {
         let folder = self.folder.to_string_lossy().into_owned();
-        processes(|comm, line| comm == "lastmeterd" && line.contains(&folder))
+        let mut own = processes(|comm, line| comm == "lastmeterd" && line.contains(&folder));
+        own.extend(self.peer);
+        own
     }
     /// What is seen now.
     pub(super) fn now(&self) -> Result<Moment, Complaint> {
-        let read = |what: &str| -> Result<u64, Complaint> {
-            let path = format!("/sys/class/net/d0/statistics/{what}");
-            let output = Command::new("ip")
-                .args(["netns", "exec", &self.names[2], "cat", &path])
-                .output()?;
-            Ok(String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0))
-        };
-        let (packets, bytes) = (read("rx_packets")?, read("rx_bytes")?);
+        let ([packets, bytes], at) = (self.arrived()?, Instant::now());
         let kernel: u64 = self.threads().into_iter().map(cpu_of).sum();
         let cpu = kernel + self.own().into_iter().map(cpu_of).sum::<u64>();
         let counters = Counters::now(&[])?;
-        Ok(Moment { at: Instant::now(), packets, bytes, cpu, kernel, counters })
+        Ok(Moment { at, packets, bytes, cpu, kernel, counters })
     }
 }
 
