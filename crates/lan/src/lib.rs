@@ -6,10 +6,12 @@
 //! * [`wormhole`]: local networks without switch queues, whose packets hold the links that they cross;
 //! * [`stripe`]: one circuit over several links;
 //! * [`paths`]: routers that keep no tables, because packets carry their paths;
-//! * [`preempt`]: links on which an urgent unit interrupts another.
+//! * [`preempt`]: links on which an urgent unit interrupts another;
+//! * [`labels`]: reservations that travel hop by hop between routers (RSVP), and the labels of their packets (MPLS).
 
 pub mod fabric;
 pub mod fuzz;
+pub mod labels;
 pub mod paths;
 pub mod preempt;
 pub mod stripe;

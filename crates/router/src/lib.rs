@@ -28,10 +28,9 @@ pub mod in_band;
 mod link;
 pub mod lldp;
 pub mod message;
-pub mod mpls;
 pub mod port_processor;
 pub mod rib;
-pub mod rsvp;
 pub mod twin;
 
+pub use lastmeter_lan::labels::{mpls, rsvp};
 pub use link::Start;

@@ -7,6 +7,7 @@ use crate::mpls;
 use lastmeter_base::kind::{Param, ParamKind};
 use lastmeter_base::{Bytes, Duration, Rate};
 use lastmeter_lab::document::{Decoder, Entry, Fault, Item, Shape, join};
+use lastmeter_lan::labels::rsvp::machine::Tunnel;
 use lastmeter_net::classify;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -53,21 +54,6 @@ pub struct Flow {
     pub next_label: Option<u32>,
     /// Where its tunnel ends, if RSVP sets one up.
     pub rsvp: Option<Ipv4Addr>,
-}
-
-/// A tunnel that RSVP sets up for a flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tunnel {
-    /// The flow's name.
-    pub flow: String,
-    /// The router where it ends.
-    pub end: Ipv4Addr,
-    /// Routers that it visits, in order.
-    pub route: Vec<Ipv4Addr>,
-    /// What it reserves.
-    pub rate: Rate,
-    /// What its source may send at once.
-    pub burst: Bytes,
 }
 
 impl Flow {

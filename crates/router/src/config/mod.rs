@@ -21,9 +21,7 @@ mod flow;
 mod processor;
 
 pub use filter::{Action, Filter, Packets, first_bits};
-pub use flow::{
-    FLOWS_MAX, Flow, Node, POLICIES_MAX, Policy, PolicyTo, ROUTE_MAX, TABLES_MAX, Tunnel,
-};
+pub use flow::{FLOWS_MAX, Flow, Node, POLICIES_MAX, Policy, PolicyTo, ROUTE_MAX, TABLES_MAX};
 pub use processor::{Fabric, PROCESSORS_MAX, Processor, ROOM};
 
 use crate::port_processor::output::FRAMING;

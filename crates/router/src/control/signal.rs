@@ -10,9 +10,8 @@
 //! part.
 
 use super::{Control, flows};
-use crate::config::Tunnel;
 use crate::message::Command;
-use crate::rsvp::machine::{Admit, Ground, Machine, State};
+use crate::rsvp::machine::{Admit, Ground, Machine, State, Tunnel};
 use lastmeter_base::Time;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

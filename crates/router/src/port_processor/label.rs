@@ -272,9 +272,9 @@ mod tests {
     use crate::port_processor::hop::{FIRST, Next};
     use crate::port_processor::line::Line;
     use crate::port_processor::null::{Made, NEXT, frame};
-    use crate::port_processor::reserved::Promise;
     use crate::port_processor::{Change, Setup, Treatment};
     use lastmeter_base::Rate;
+    use lastmeter_lan::labels::reserved::Promise;
     use lastmeter_linux::dataplane::FlowTo;
     use lastmeter_net::classify::{Action, Classifier, Filter, Rule, Verdict};
     use lastmeter_net::lookup::NextHop;

@@ -11,8 +11,8 @@
 use super::count::{Counters, Reason};
 use super::line::Line;
 use super::parse::ETHERNET;
-use super::reserved::{Promise, Reserved};
 use lastmeter_base::{Bytes, Duration, Ecn, FlowId, Packet, Pool, Rate, Time};
+use lastmeter_lan::labels::reserved::{Promise, Reserved};
 use lastmeter_linux::dataplane::{Frame, Frames};
 use lastmeter_net::queue::{Granted, Queue};
 use lastmeter_plugin::instance;

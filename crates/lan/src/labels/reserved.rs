@@ -9,7 +9,7 @@
 //!
 //! A packet is eligible when its flow, sending at its rate, would have come to it; it is due when that rate would have
 //! sent it. Packets within their rates go first, by due date: the sum of the rates is less than the line's
-//! ([`crate::admission`]), so each is sent at most one packet of another after it is due. Whatever a flow sends beyond
+//! ([`super::admission`]), so each is sent at most one packet of another after it is due. Whatever a flow sends beyond
 //! its rate waits until the line is idle otherwise; that does not count against it later.
 //!
 //! Full: a flow has its own limit on packets, and what arrives beyond is dropped (`queue-full`).

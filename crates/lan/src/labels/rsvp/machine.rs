@@ -22,8 +22,7 @@ use super::message::{
     Fault, Hop, Kind, Message, PAYLOAD_IP, Sender, Session, Step, Traffic, Wanted, fault,
 };
 use super::{ALERT, PROTOCOL};
-use crate::config::Tunnel;
-use crate::mpls;
+use crate::labels::mpls;
 use lastmeter_base::{Bytes, Duration, Rate, Stream, Time};
 use lastmeter_wire::internet::ipv4;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +43,21 @@ const LIFETIME: (u64, u64) = (21, 4);
 const HOPS: u8 = 64;
 /// The shortest packet that counts.
 const SHORTEST: u32 = 20;
+
+/// A tunnel that is set up for a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The flow's name.
+    pub flow: String,
+    /// The router where it ends.
+    pub end: Ipv4Addr,
+    /// Routers that it visits, in order.
+    pub route: Vec<Ipv4Addr>,
+    /// What it reserves.
+    pub rate: Rate,
+    /// What its source may send at once.
+    pub burst: Bytes,
+}
 
 /// A reservation that a router makes for a tunnel that passes it, or ends there.
 #[derive(Clone, Debug, PartialEq, Eq)]

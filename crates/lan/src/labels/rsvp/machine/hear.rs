@@ -3,7 +3,7 @@
 
 use super::super::message::{Fault, Kind, Message, PAYLOAD_IP, fault};
 use super::{Ground, HOPS, Key, Machine, PATHS_MAX, Path, Peer, State, Told, Wanted, flow_name};
-use crate::mpls;
+use crate::labels::mpls;
 use lastmeter_base::Time;
 use std::net::Ipv4Addr;
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! ```
-//! use lastmeter_router::mpls::Shim;
+//! use lastmeter_lan::labels::mpls::Shim;
 //! let shim = Shim { label: 524_301, class: 5, bottom: true, ttl: 63 };
 //! assert_eq!(Shim::parse(&shim.emit()), Some(shim));
 //! ```

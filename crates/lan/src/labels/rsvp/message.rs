@@ -8,11 +8,11 @@
 //! of the known ones ADSPEC, RECORD_ROUTE, INTEGRITY, POLICY_DATA, SCOPE and RESV_CONFIRM are not read.
 //!
 //! ```
-//! use lastmeter_router::rsvp::message::{Kind, Message, Session};
+//! use lastmeter_lan::labels::rsvp::message::{Kind, Message, Session};
 //! let session = Session { end: [10, 3, 0, 1].into(), tunnel: 7, extended: [10, 1, 0, 2].into() };
 //! let message = Message::new(Kind::PathTear, session);
 //! assert_eq!(Message::parse(&message.emit())?, message);
-//! # Ok::<(), lastmeter_router::rsvp::message::Wrong>(())
+//! # Ok::<(), lastmeter_lan::labels::rsvp::message::Wrong>(())
 //! ```
 
 use lastmeter_wire::internet::checksum::Sum;
