@@ -38,7 +38,7 @@ pub type Build = fn(&Values, &mut Site<'_>) -> Result<Ports, Error>;
 pub struct NodeKind {
     /// Builds one.
     pub build: Build,
-    /// Its type as seen by others: [`Router`], [`Fabric`], or a type of its own crate.
+    /// Its type as seen by others: [`Router`], [`Fabric`], [`Speaks`], or a type of its own crate.
     pub own: &'static (dyn Any + Send + Sync),
 }
 
@@ -58,6 +58,9 @@ pub struct Fabric {
     /// Whether it is ideal output queueing already.
     pub is_ideal: fn(&Values) -> bool,
 }
+
+/// Marks kinds whose nodes send packets to one another: each has routes to all others.
+pub struct Speaks;
 
 /// A node's [`NodeKind::own`], if it is of type `T`.
 pub fn own<T: Any>(kind: &Nested) -> Option<&'static T> {
@@ -165,6 +168,8 @@ pub trait Network {
     fn open(&self, path: &str) -> Result<Box<dyn Read + Send>, String>;
     /// The rate of a node's link to its neighbour of this index; `None` if it has none, and no queue.
     fn rate(&self, node: NodeId, neighbour: usize) -> Option<Rate>;
+    /// Line time of each packet beyond its length on that link.
+    fn framing(&self, node: NodeId, neighbour: usize) -> Bytes;
     /// What runs owners' programs; `None` if this program cannot.
     fn programs(&self) -> Option<&dyn Programs>;
 }

@@ -186,6 +186,11 @@ impl Names {
         rate.scale_floor(numerator, denominator)
     }
 
+    /// Whether a stage costs nothing; it need not be declared yet.
+    pub fn is_free(&self, stage: &str) -> bool {
+        self.changes.free.contains(stage)
+    }
+
     /// The names of all resources.
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.resources.iter().map(String::as_str)

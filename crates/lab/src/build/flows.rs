@@ -1,7 +1,7 @@
 //! The flows of an experiment, and the parts of the network that they use.
 
 use crate::experiment::{Experiment, Network};
-use lastmeter_engine::site::TrafficKind;
+use lastmeter_engine::site::{Speaks, TrafficKind, own};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One flow.
@@ -67,6 +67,7 @@ impl Flows {
             let others = flows.live.iter().copied().filter(|&other| other != destination);
             senders.entry(destination).or_default().extend(others);
         }
+        speakers(experiment, network, &mut senders);
         for (destination, senders) in senders {
             flows.route(network, destination, &senders);
         }
@@ -103,5 +104,21 @@ impl Flows {
     pub(super) fn nodes(&self) -> BTreeSet<usize> {
         let sending = self.tables.keys();
         sending.chain(self.received.keys()).chain(&self.live).copied().collect()
+    }
+}
+
+/// Nodes that speak with one another send to each other, as far as there are routes.
+fn speakers(
+    experiment: &Experiment,
+    network: &Network,
+    senders: &mut BTreeMap<usize, BTreeSet<usize>>,
+) {
+    let kind = |node: usize| &experiment.nodes[network.nodes[node].declared].kind;
+    let all = (0..network.nodes.len()).filter(|&node| own::<Speaks>(kind(node)).is_some());
+    let all: Vec<usize> = all.collect();
+    for &to in &all {
+        let towards = network.towards(to);
+        let from = all.iter().copied().filter(|&from| from != to && towards[from].is_some());
+        senders.entry(to).or_default().extend(from);
     }
 }

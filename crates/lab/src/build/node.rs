@@ -6,7 +6,7 @@ use crate::document::{Fault, shorten};
 use crate::experiment::{Experiment, Network, Node};
 use crate::library::Library;
 use lastmeter_base::kind::Nested;
-use lastmeter_base::{NodeId, Rate};
+use lastmeter_base::{Bytes, NodeId, Rate};
 use lastmeter_engine::site::{
     self, Inputs, Names, Neighbour, NodeKind, Outputs, Ports, Programs, Site,
 };
@@ -106,6 +106,11 @@ impl site::Network for Around<'_> {
     fn rate(&self, node: NodeId, neighbour: usize) -> Option<Rate> {
         let hop = &self.network.hops[self.network.leaving[node.0 as usize][neighbour]];
         self.experiment.links[hop.link].values(hop.back).given("rate")
+    }
+    fn framing(&self, node: NodeId, neighbour: usize) -> Bytes {
+        let hop = &self.network.hops[self.network.leaving[node.0 as usize][neighbour]];
+        let values = self.experiment.links[hop.link].values(hop.back);
+        values.given("framing").unwrap_or(Bytes::ZERO)
     }
     fn programs(&self) -> Option<&dyn Programs> {
         self.library.programs()
