@@ -34,6 +34,7 @@ pub static NODES: &[Kind] = &[
     wormhole::element::KIND,
     preempt::element::KIND,
     paths::KIND,
+    labels::node::KIND,
 ];
 
 /// All kinds of traffic in this crate.

@@ -17,6 +17,7 @@
 //! The machine reads no clock and opens no socket: what it needs of the router is [`Ground`].
 
 mod hear;
+mod refresh;
 
 use super::message::{
     Fault, Hop, Kind, Message, PAYLOAD_IP, Sender, Session, Step, Traffic, Wanted, fault,
@@ -329,44 +330,6 @@ impl Machine {
         *(if good { &mut self.counts.received } else { &mut self.counts.wrong }) += 1;
     }
 
-    /// Refreshes what is due, and ends what was not refreshed.
-    pub fn advance(&mut self, now: Time, ground: &mut dyn Ground) {
-        let keys: Vec<Key> = self.paths.keys().copied().collect();
-        for key in keys {
-            let Some(path) = self.paths.get(&key) else { continue };
-            if path.until.is_some_and(|until| until <= now) {
-                self.counts.expired += 1;
-                self.remove(key, "its path was not refreshed", ground);
-                continue;
-            }
-            if path.told.is_some_and(|told| told.until <= now) {
-                self.counts.expired += 1;
-                self.unreserve(key, "its reservation was not refreshed", ground);
-            }
-            let Some(path) = self.paths.get(&key) else { continue };
-            let (path_due, resv_due) = (path.path_at <= now, path.resv_at <= now && path.admitted);
-            if path_due && !path.ends_here() {
-                self.onward(now, key, ground);
-            }
-            if resv_due {
-                self.back(now, key, ground);
-            }
-        }
-    }
-
-    /// Until when something holds that is refreshed with this period.
-    fn until(now: Time, refresh: Option<u32>) -> Time {
-        let refresh = refresh.unwrap_or(REFRESH).clamp(REFRESH_MIN, REFRESH_MAX);
-        now + Duration::from_ms(refresh.into()).scale_ceil(LIFETIME.0, LIFETIME.1)
-    }
-    /// When to refresh next.
-    fn later(&mut self, now: Time) -> Time {
-        let ps = self.refresh.as_ps();
-        now + Duration::from_ps(ps / 2 + self.random.below(ps))
-    }
-    fn refresh_ms(&self) -> u32 {
-        u32::try_from(self.refresh.as_ps() / 1_000_000_000).unwrap_or(REFRESH_MAX)
-    }
     fn new_label(&mut self) -> Option<u32> {
         let count = mpls::LABEL_MAX - LABEL_FIRST + 1;
         for _ in 0..=self.labels.len() {

@@ -111,6 +111,7 @@ impl Row {
             let now = self.now;
             for (machine, router) in self.routers.iter_mut().flatten() {
                 machine.advance(now, router);
+                assert!(machine.due().is_none_or(|due| due > now), "all is done that was due");
             }
             self.deliver();
         }
