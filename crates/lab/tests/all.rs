@@ -10,6 +10,7 @@ mod golden;
 mod hardware;
 mod historic;
 mod kinds;
+mod labels;
 mod metamorphic;
 mod mutations;
 mod paths;
