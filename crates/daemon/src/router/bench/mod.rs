@@ -329,8 +329,8 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
     if lines.is_empty() {
         return Err(Complaint(
             "no benchmark of this name: router/beside (all of full-table@60, plugin@60, fast@60, \
-             xdp@60, full-table@1514, kernel, ladder, peer, beside-click@60), twin, overload, overload/polling and so \
-             on, workers-1@60, workers-2@60, null@60"
+             xdp@60, full-table@1514, kernel, ladder, peer, beside-click@60), twin, overload, \
+             overload/polling and so on, workers-1@60, workers-2@60, null@60"
                 .to_owned(),
         ));
     }
