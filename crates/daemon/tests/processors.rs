@@ -309,6 +309,30 @@ fn changes_reach_all_port_processors() {
 }
 
 #[test]
+fn one_with_a_core_runs_in_real_time_unless_it_never_sleeps() {
+    let Some(mut star) = Star::new("core", 2) else { return };
+    star.write("", "");
+    let text = std::fs::read_to_string(star.file()).unwrap();
+    std::fs::write(star.file(), text.replace("ports = ['p1']", "ports = ['p1']\ncore = 0"))
+        .unwrap();
+    star.start();
+    let real_time = |star: &Star| {
+        let shown = star.json("processors")["processors"].clone();
+        [0, 1].map(|at| shown[at]["real-time"].as_bool().unwrap())
+    };
+    star.reaches(1, 2);
+    assert_eq!(real_time(&star), [true, false], "the second has no core");
+    assert!(said(&star.router("show", &["processors"]), 0).contains("0 rt"));
+    said(&star.router("set", &["receive", "polling"]), 0);
+    assert_eq!(real_time(&star), [false, false]);
+    star.reaches(2, 1);
+    said(&star.router("rollback", &[]), 0);
+    assert_eq!(real_time(&star), [true, false]);
+    assert!(star.pings(1, 2));
+    assert_eq!(star.residual(), 0);
+}
+
+#[test]
 fn one_that_stops_or_fails_takes_only_its_own_ports_down_d_25() {
     let Some(mut star) = Star::new("fails", 4) else { return };
     star.write("", "");

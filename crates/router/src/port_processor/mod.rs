@@ -477,7 +477,9 @@ impl PortProcessor {
     /// sent. What never sleeps would never give it back.
     fn take_precedence(&mut self) {
         let wanted = self.own_core && self.reception.receive != Receive::Polling;
-        self.real_time = schedule_in_real_time(wanted).is_ok() && wanted;
+        if wanted != self.real_time && schedule_in_real_time(wanted).is_ok() {
+            self.real_time = wanted;
+        }
         let _ = rustix::process::setpriority_process(None, PRIORITY);
     }
 
