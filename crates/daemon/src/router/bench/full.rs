@@ -289,12 +289,13 @@ fn told(
     seconds.sort_by(f64::total_cmp);
     let seconds = seconds.get(seconds.len() / 2).copied().unwrap_or(0.0);
     let most = set_ups.iter().map(|one| one.bytes).max().unwrap_or(0) >> 20;
-    let routes = match row.who {
-        Who::Router(case) if !case.table => 1,
-        Who::Peer(_) => 1,
-        _ => prefixes,
+    let _ = match row.who {
+        Who::Peer(_) => write!(note, "; {most} MiB"),
+        Who::Router(case) if !case.table => {
+            write!(note, "; set up in {seconds:.1} s, {most} MiB")
+        }
+        _ => write!(note, "; set up with {prefixes} routes in {seconds:.1} s, {most} MiB"),
     };
-    let _ = write!(note, "; set up with {routes} routes in {seconds:.1} s, {most} MiB");
     Line { name: row.name.to_owned(), value: own.per_cpu, unit: "packets/CPU s", peer, note }
 }
 

@@ -19,6 +19,8 @@ use std::time::Duration;
 const CLICK: &str = "CLICK";
 /// What Click says first when it is asked for its version.
 const CLICK_SAYS: &str = "click (Click)";
+/// DPDK's program.
+const TESTPMD: &str = "dpdk-testpmd";
 /// From the start of another's program until it forwards.
 const STARTS: Duration = Duration::from_secs(3);
 
@@ -40,6 +42,12 @@ fn click() -> Option<String> {
     let program = std::env::var(CLICK).unwrap_or_else(|_| "click".to_owned());
     let said = Command::new(&program).arg("--version").output().ok()?;
     String::from_utf8_lossy(&said.stdout).starts_with(CLICK_SAYS).then_some(program)
+}
+
+/// Whether a program is on the path; it is not started.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// Click's router: checks, a lookup among two routes, a hop less, a queue.
@@ -77,13 +85,12 @@ fn testpmd() -> Vec<String> {
 impl Peer {
     /// Why it cannot be measured here, if so.
     pub(super) fn lacks(self) -> Option<String> {
-        let runs = |program: &str| Command::new(program).arg("--version").output().is_ok();
         match self {
             Peer::Frames | Peer::Packets => None,
             Peer::Click if click().is_some() => None,
             Peer::Click => Some(format!("Click is not here: {CLICK}=PATH/TO/click")),
-            Peer::Testpmd if runs("dpdk-testpmd") => None,
-            Peer::Testpmd => Some("dpdk-testpmd is not here: apt install dpdk".to_owned()),
+            Peer::Testpmd if is_installed(TESTPMD) => None,
+            Peer::Testpmd => Some(format!("{TESTPMD} is not here: apt install dpdk-dev")),
         }
     }
 
@@ -101,7 +108,7 @@ impl Peer {
                 let program = click().ok_or("Click is not here")?;
                 place.program(&program, &["-e".to_owned(), router()], STARTS)
             }
-            Peer::Testpmd => place.program("dpdk-testpmd", &testpmd(), STARTS),
+            Peer::Testpmd => place.program(TESTPMD, &testpmd(), STARTS),
         }
     }
 }

@@ -368,6 +368,7 @@ impl Drop for Place {
             let _ = child.kill();
             let _ = child.wait();
         }
+        self.peer = None;
         for process in self.own() {
             let _ = run("kill", &["-9", &process.to_string()]);
         }
