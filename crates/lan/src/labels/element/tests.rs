@@ -1,3 +1,5 @@
+//! A label router between two neighbours: what it does with their messages, their labels, and any other bytes.
+
 use super::super::ground::{Peer, router};
 use super::super::rsvp::PROTOCOL;
 use super::super::rsvp::message::{
