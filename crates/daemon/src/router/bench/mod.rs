@@ -152,10 +152,16 @@ pub(crate) fn generate(arguments: &Generate) -> Result<Report, Complaint> {
     let mut out = std::io::stdout();
     writeln!(out, "{READY}").and_then(|()| out.flush())?;
     let began = Instant::now();
-    // A call takes some milliseconds beyond its frames: few calls.
+    // A call takes some 20 ms beyond its frames: few calls, of a second or less.
     const FRAMES: u32 = 2_000_000;
+    /// So many a second are made at the least, as one waits no longer to be due.
+    const MADE: f64 = 3e5;
+    let frames = match arguments.rate {
+        rate if rate > 0.0 => (rate.max(MADE) as u32).min(FRAMES),
+        _ => FRAMES,
+    };
     while began.elapsed().as_secs_f64() < arguments.seconds {
-        source.run(FRAMES)?;
+        source.run(frames)?;
     }
     let seconds = began.elapsed().as_secs_f64();
     let rate = source.sent() as f64 / seconds;
@@ -323,7 +329,7 @@ pub(crate) fn bench(arguments: &Bench, quick: bool) -> Result<Report, Complaint>
             lines.extend(overload::curve(&bench, &files, receive, quick)?);
         }
     }
-    if bench.name.as_ref().is_none_or(|name| name.starts_with("router/twin")) {
+    if bench.name.as_ref().is_none_or(|name| name.contains("twin")) {
         lines.extend(twin::lines(&bench, &files, quick)?);
     }
     if lines.is_empty() {
