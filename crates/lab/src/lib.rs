@@ -18,6 +18,7 @@ pub mod replicate;
 pub mod run;
 pub mod schema;
 pub mod sweep;
+pub mod tap;
 
 pub use lastmeter_engine::Parallel;
 

@@ -1,7 +1,7 @@
 //! Where profiles and captures come from: files, which only the outermost program may open.
 
+pub use crate::tap::Output;
 pub use lastmeter_engine::site::Programs;
-pub use lastmeter_net::tap::Output;
 
 use crate::document::Override;
 use crate::kinds::Registry;

@@ -9,6 +9,7 @@ pub mod demultiplexer;
 pub mod fifo;
 pub mod forwarder;
 pub mod fuzz;
+pub mod imagine;
 pub mod impair;
 pub mod lookup;
 pub mod mpeg;
@@ -19,7 +20,6 @@ pub mod sar;
 pub mod server;
 pub mod sink;
 pub mod source;
-pub mod tap;
 pub mod traffic;
 
 /// Every node of this crate that experiments can name, besides [`impair::KINDS`].

@@ -7,11 +7,11 @@
 //!
 //! The same module as on a device, in the run's own time and deterministic: its random numbers come from the seed, and
 //! an instruction count stops endless loops. The program is asked when the processor starts on a packet. It sees the
-//! packet's bytes, if it has any (`replay` with `bytes = true`), else headers as in a capture of the link (`tap.rs`),
+//! packet's bytes, if it has any (`replay` with `bytes = true`), else headers as in a capture of the link (`imagine.rs`),
 //! with the packet's class as DSCP and its congestion mark.
 
+use crate::imagine;
 use crate::impair;
-use crate::tap;
 use lastmeter_base::kind::{Family, Kind, Misfit, Nested, Page, Param, ParamKind, Values};
 use lastmeter_base::text::Quantity;
 use lastmeter_base::{Bytes, Duration, Ecn, NodeId, Packet, StageId, Time, here, one_way};
@@ -496,7 +496,7 @@ impl Element for Plugged {
 
 /// The first bytes of a packet that has only a length; its class is in the DSCP, its mark beside it.
 fn imagine(packet: &Packet, bytes: &mut Vec<u8>) {
-    tap::imagine(packet, bytes);
+    imagine::imagine(packet, bytes);
     let ecn = match packet.ecn {
         Ecn::NotCapable => 0,
         Ecn::Ect1 => 1,

@@ -3,6 +3,7 @@
 use super::{Builder, Input, Output};
 use crate::document::Fault;
 use crate::experiment::{Hop, Network};
+use crate::tap::{Tap, Tape};
 use lastmeter_base::kind::{Nested, Value, Values};
 use lastmeter_base::{Bytes, Duration, NodeId, Rate, StageId};
 use lastmeter_engine::site::{Resource, Stage};
@@ -10,7 +11,6 @@ use lastmeter_engine::{ElementId, Error, Place, PortId, ResourceInfo, ResourceKi
 use lastmeter_net::forwarder;
 use lastmeter_net::queue::{self, Described, DropTail, Gauged};
 use lastmeter_net::server::{Server, Service};
-use lastmeter_net::tap::{Tap, Tape};
 use lastmeter_wire::capture::LinkType;
 use std::collections::{BTreeMap, BTreeSet};
 

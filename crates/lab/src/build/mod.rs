@@ -27,12 +27,12 @@ use crate::document::{Fault, Mark, Problem, Reporter};
 use crate::experiment::{Experiment, Network};
 use crate::library::Library;
 use crate::replay::Slot;
+use crate::tap::Tape;
 use flows::Flows;
 use lastmeter_base::{Bytes, Duration, NodeId, PathId, Rate, Time};
 use lastmeter_engine::site::{Input, Names, Output};
 use lastmeter_engine::{Element, Error, Graph};
 use lastmeter_net::queue::{self, Buffers, Promise};
-use lastmeter_net::tap::Tape;
 use std::collections::BTreeMap;
 
 /// Another live host, and the ledger path that leads there.

@@ -32,8 +32,9 @@
 //! fixed choice, the same connection would lose packets whenever many queues are short.
 
 use super::flows::{
-    BY, BYTES, Bank, Classifier, End, PACKETS, QUEUES, Ring, Room, Unit, WEIGHTS, of_bank, weight,
+    BY, BYTES, Bank, Classifier, End, PACKETS, QUEUES, Room, Unit, WEIGHTS, of_bank, weight,
 };
+use super::ring::Ring;
 use super::{Described, LONG, Queue, Site};
 use lastmeter_base::here;
 use lastmeter_base::kind::{Family, Page, Param, ParamKind, Values};

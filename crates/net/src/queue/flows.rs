@@ -306,6 +306,8 @@ pub(super) struct Bank {
     unit: Unit,
     longest: Option<Tournament<u64>>,
     shortest: Option<Tournament<u64>>,
+    /// Whether these two are kept: from when the buffer is half full until it is empty. Before, nobody asks often.
+    is_ranked: bool,
     /// Incremented each time a queue is served or becomes non-empty; wraps.
     turn: u32,
     victims: VecDeque<(Packet, &'static str)>,
@@ -324,6 +326,7 @@ impl Bank {
             unit: Unit::Packets,
             longest: None,
             shortest: None,
+            is_ranked: false,
             turn: 0,
             victims: VecDeque::new(),
         }
@@ -395,26 +398,69 @@ impl Bank {
     }
     #[inline]
     fn rank(&mut self, at: usize) {
-        let Some(longest) = &mut self.longest else { return };
+        if self.is_ranked {
+            self.rank_one(at);
+            self.is_ranked = self.packets > 0;
+        } else if self.longest.is_some() && self.is_half_full() {
+            self.rank_all();
+        }
+    }
+    #[inline]
+    fn is_half_full(&self) -> bool {
+        self.packets > self.room.packets / 2 || self.bytes.0 > self.room.bytes.0 / 2
+    }
+    #[inline]
+    fn rank_one(&mut self, at: usize) {
+        let (by_longest, by_shortest) = (self.key(at, true), self.key(at, false));
+        if let Some(longest) = &mut self.longest {
+            longest.set(at, by_longest);
+        }
+        if let Some(shortest) = &mut self.shortest {
+            shortest.set(at, by_shortest);
+        }
+    }
+    /// Nothing has been ranked since the buffer was empty.
+    #[cold]
+    fn rank_all(&mut self) {
+        self.is_ranked = true;
+        for at in 0..self.fifos.len() {
+            if !self.fifos[at].is_empty() {
+                self.rank_one(at);
+            }
+        }
+    }
+    /// The less, the longer the queue, or the shorter; of equal ones, the one served longest ago has the least.
+    #[inline]
+    fn key(&self, at: usize, of_longest: bool) -> u64 {
         let fifo = &self.fifos[at];
         // A length beyond 32 bits ranks as the greatest.
-        let length = fifo.length(self.unit).min(u64::from(u32::MAX - 1));
-        let empty = fifo.is_empty();
-        let served = u64::from(fifo.served);
-        let key = |length: u64| if empty { u64::MAX } else { length << TURN_BITS | served };
-        longest.set(at, key(u64::from(u32::MAX - 1) - length));
-        if let Some(shortest) = &mut self.shortest {
-            shortest.set(at, key(length));
-        }
+        let most = u64::from(u32::MAX - 1);
+        let length = fifo.length(self.unit).min(most);
+        let length = if of_longest { most - length } else { length };
+        if fifo.is_empty() { u64::MAX } else { length << TURN_BITS | u64::from(fifo.served) }
+    }
+    /// The queues that are not empty.
+    fn others(&self, but: Option<usize>) -> impl Iterator<Item = usize> {
+        let all = 0..self.fifos.len();
+        all.filter(move |at| Some(*at) != but && !self.fifos[*at].is_empty())
     }
     /// The longest queue; of equal ones, the one served longest ago.
     #[inline]
     pub(super) fn longest(&self) -> Option<usize> {
-        self.longest.as_ref()?.winner()
+        let tree = self.longest.as_ref()?;
+        match self.is_ranked {
+            true => tree.winner(),
+            false => self.others(None).min_by_key(|at| self.key(*at, true)),
+        }
     }
     /// The length of the shortest non-empty queue other than `at`.
     pub(super) fn shortest_except(&self, at: usize) -> Option<u64> {
-        self.shortest.as_ref()?.best_except(at).map(|key| key >> TURN_BITS)
+        let tree = self.shortest.as_ref()?;
+        let key = match self.is_ranked {
+            true => tree.best_except(at),
+            false => self.others(Some(at)).map(|other| self.key(other, false)).min(),
+        };
+        key.map(|key| key >> TURN_BITS)
     }
     /// Drops a packet of queue `at`, to be returned by [`Bank::dropped`].
     pub(super) fn drop_from(&mut self, at: usize, end: End, reason: &'static str) {
@@ -463,65 +509,11 @@ macro_rules! of_bank {
 }
 pub(super) use of_bank;
 
-/// Round robin between queues: a ring that any of them can leave.
-#[derive(Debug, Default)]
-pub(super) struct Ring {
-    links: Vec<Link>,
-    head: Option<usize>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Link {
-    next: usize,
-    previous: usize,
-    inside: bool,
-}
-
-impl Ring {
-    /// The queue whose turn it is.
-    #[inline]
-    pub(super) fn head(&self) -> Option<usize> {
-        self.head
-    }
-    /// Passes the turn on.
-    #[inline]
-    pub(super) fn rotate(&mut self) {
-        self.head = self.head.map(|head| self.links[head].next);
-    }
-    /// `at` joins at the end.
-    #[inline]
-    pub(super) fn join(&mut self, at: usize) {
-        if at >= self.links.len() {
-            self.links.resize(at + 1, Link::default());
-        }
-        debug_assert!(!self.links[at].inside, "a queue has one turn per round");
-        let (previous, next) = match self.head {
-            Some(head) => (self.links[head].previous, head),
-            None => (at, at),
-        };
-        self.links[at] = Link { next, previous, inside: true };
-        self.links[previous].next = at;
-        self.links[next].previous = at;
-        self.head.get_or_insert(at);
-    }
-    /// `at` leaves; if it was its turn, the turn passes on.
-    #[inline]
-    pub(super) fn leave(&mut self, at: usize) {
-        let Link { next, previous, inside } = self.links[at];
-        debug_assert!(inside, "only a queue that has joined can leave");
-        self.links[previous].next = next;
-        self.links[next].previous = previous;
-        self.links[at].inside = false;
-        if self.head == Some(at) {
-            self.head = (next != at).then_some(next);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use lastmeter_base::{FlowId, PathId};
+    use proptest::prelude::*;
 
     fn packet(path: u32, flow: u32) -> Packet {
         let mut packet = Packet::new(Bytes(100));
@@ -556,23 +548,28 @@ mod tests {
         assert_eq!(classifier.queue_of(&packet), 2);
     }
 
-    #[test]
-    fn the_ring_keeps_its_order_as_queues_join_and_leave() {
-        let mut ring = Ring::default();
-        (0..3).for_each(|at| ring.join(at));
-        ring.rotate();
-        ring.leave(1);
-        assert_eq!(ring.head(), Some(2));
-        ring.join(1);
-        let order: Vec<_> = (0..4)
-            .map(|_| {
-                let head = ring.head();
-                ring.rotate();
-                head
-            })
-            .collect();
-        assert_eq!(order, [Some(2), Some(0), Some(1), Some(2)]);
-        (0..3).for_each(|at| ring.leave(at));
-        assert_eq!(ring.head(), None);
+    proptest! {
+        /// Ranks are kept only from half full to empty: what is found in between is the same.
+        #[test]
+        fn the_longest_and_the_shortest_queue_are_those_that_a_scan_finds(
+            steps in prop::collection::vec((0usize..5, 0u8..3), 1..80),
+        ) {
+            let mut bank = Bank::ranked(Room::packets(6), Unit::Packets, true);
+            bank.reach(4);
+            for (at, step) in steps {
+                match step {
+                    0 if !bank.fifo(at).is_empty() => drop(bank.pop(at)),
+                    _ => bank.push(at, Packet::new(Bytes(100))),
+                }
+                let lengths: Vec<u64> = (0..5).map(|at| bank.fifo(at).len()).collect();
+                let longest = lengths.iter().max().copied().filter(|&length| length > 0);
+                prop_assert_eq!(bank.longest().map(|at| lengths[at]), longest);
+                let oldest = (0..5).filter(|&at| Some(lengths[at]) == longest);
+                prop_assert_eq!(bank.longest(), oldest.min_by_key(|&at| bank.fifo(at).served));
+                let others = (0..5).filter(|&other| other != at && lengths[other] > 0);
+                let shortest = others.map(|other| lengths[other]).min();
+                prop_assert_eq!(bank.shortest_except(at), shortest);
+            }
+        }
     }
 }

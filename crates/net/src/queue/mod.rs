@@ -45,6 +45,7 @@ mod priority;
 mod qsdrr;
 mod rcsp;
 mod red;
+mod ring;
 mod scfq;
 mod stamps;
 mod stop_and_go;

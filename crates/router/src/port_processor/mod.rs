@@ -366,6 +366,8 @@ pub struct PortProcessor {
     /// Frames that are free when nothing waits.
     frames_all: u64,
     incoming: Vec<(usize, Vec<crossing::Crossed>)>,
+    /// When the kernel is next asked what it dropped.
+    overruns_at: Time,
     /// Setups so far.
     setups: u64,
     ended: bool,
@@ -435,6 +437,7 @@ impl PortProcessor {
             candidates: Candidates::new(if fast { PLACES } else { 0 }),
             crossing,
             incoming: Vec::new(),
+            overruns_at: Time::START,
             setups: 0,
             ended: false,
         };
