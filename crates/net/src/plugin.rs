@@ -7,8 +7,8 @@
 //!
 //! The same module as on a device, in the run's own time and deterministic: its random numbers come from the seed, and
 //! an instruction count stops endless loops. The program is asked when the processor starts on a packet. It sees the
-//! packet's bytes, if it has any (`replay` with `bytes = true`), else headers as in a capture of the link (`imagine.rs`),
-//! with the packet's class as DSCP and its congestion mark.
+//! packet's bytes, if it has any (`replay` with `bytes = true`), else headers as in a capture of the link
+//! (`imagine.rs`), with the packet's class as DSCP and its congestion mark.
 
 use crate::imagine;
 use crate::impair;
