@@ -16,7 +16,20 @@ const PORT: u16 = 9;
 const PROTOCOL_UDP: u8 = 17;
 const HEADERS_LEN: u64 = 28;
 
-/// Appends the first bytes of a synthetic packet of this length.
+/// Appends the first bytes of a packet of this length: its headers (RFC 791, RFC 768) and 16 bytes of payload, or as
+/// many of them as it has.
+///
+/// ```
+/// use lastmeter_base::{Bytes, NodeId, Packet};
+/// use lastmeter_net::imagine::imagine;
+///
+/// let mut packet = Packet::new(Bytes(1500));
+/// packet.destination = NodeId(258);
+/// let mut bytes = Vec::new();
+/// imagine(&packet, &mut bytes);
+/// assert_eq!(bytes.len(), 20 + 8 + 16);
+/// assert_eq!(bytes[16..20], [10, 0, 1, 2]);
+/// ```
 pub fn imagine(packet: &Body, bytes: &mut Vec<u8>) {
     let address = |net: u8, number: u32| Ipv4Addr::new(10, net, (number >> 8) as u8, number as u8);
     let (src, dst) = (address(128, packet.path.0), address(0, packet.destination.0));
