@@ -108,7 +108,7 @@ fn round_trips_and_full_links_have_words_of_their_own() {
 
 /// TCP and Poisson traffic share two links in a row for long enough that no change is tried on all of the run.
 const LONG: &str = r#"
-duration = "60 s"
+duration = "120 s"
 [nodes]
 s0 = { host = {} }
 s1 = { host = {} }

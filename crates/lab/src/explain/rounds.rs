@@ -25,8 +25,8 @@ const ROUNDS_MAX: f64 = 3.0;
 /// Changes are tried on the whole run if all of them together take no more handlers than this, about three and a half
 /// seconds of one CPU; if not, rounds may always take as many.
 ///
-/// How many is settled by 200 random networks (seeds 201 to 400 of `bench explain/random`): of 15, 25, 30, 35 million the
-/// best five changes are those of the exhaustive search in 168, 187, 188, 190 of them.
+/// How many is settled by 200 random networks (seeds 201 to 400 of `bench explain/random`): of 15, 25, 30, 35 million
+/// the best five changes are those of the exhaustive search in 168, 187, 188, 190 of them.
 const HANDLED_FREE: u64 = 35_000_000;
 /// In the last round are at least this many of the best.
 const LAST: usize = 6;
