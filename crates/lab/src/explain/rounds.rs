@@ -22,7 +22,7 @@ const ROUNDS: f64 = 1.6;
 const ROUND: f64 = 0.22;
 /// The former if no beginning for that price is typical.
 const ROUNDS_MAX: f64 = 3.0;
-/// Changes are tried on the whole run if all of them together take no more handlers than this, about three and a half
+/// Changes are tried on the whole run if all of them together take no more handlers than this, two to three
 /// seconds of one CPU; if not, rounds may always take as many.
 ///
 /// How many is settled by 200 random networks (seeds 201 to 400 of `bench explain/random`): of 15, 25, 30, 35 million
