@@ -275,12 +275,19 @@ pub struct PathBook {
     rows: Vec<Row>,
     /// The index of a stage's row plus one, by stage.
     row_of_stage: Vec<u32>,
-    /// The element that received the first packet, plus one; zero if none did.
-    first_end: u32,
-    /// Latency of the previous packet there, by flow, plus one picosecond.
-    previous: Vec<u64>,
-    /// The same for other elements where packets of this path end, by element and flow.
+    /// By flow: its previous packet where its first one ended.
+    previous: Vec<Previous>,
+    /// Latency of its previous packet, plus one picosecond, at other elements where it ends, by element and flow.
     previous_elsewhere: BTreeMap<(u32, u32), u64>,
+}
+
+/// The previous packet of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Previous {
+    /// The element where it ended.
+    end: u32,
+    /// Its latency plus one picosecond; zero before the first.
+    latency: u64,
 }
 
 impl PathBook {
@@ -317,9 +324,8 @@ impl PathBook {
     fn reopen(&mut self) {
         let carried = self.on_the_way();
         let old = std::mem::take(self);
-        let PathBook { first_end, previous, previous_elsewhere, .. } = old;
-        *self =
-            PathBook { carried, first_end, previous, previous_elsewhere, ..PathBook::default() };
+        let PathBook { previous, previous_elsewhere, .. } = old;
+        *self = PathBook { carried, previous, previous_elsewhere, ..PathBook::default() };
     }
 
     #[inline]
@@ -350,17 +356,17 @@ impl PathBook {
     /// The variation is between consecutive packets of a flow that end at the same element, so that it
     /// does not depend on which elements share a partition.
     fn enter_variation(&mut self, end: u32, packet: &Packet, latency: Duration) {
-        if self.first_end == 0 {
-            self.first_end = end + 1;
-        }
         let flow = packet.flow.0;
-        let previous = if self.first_end == end + 1 {
-            if flow as usize >= self.previous.len() {
-                self.previous.resize(flow as usize + 1, 0);
-            }
-            &mut self.previous[flow as usize]
-        } else {
-            self.previous_elsewhere.entry((end, flow)).or_default()
+        if flow as usize >= self.previous.len() {
+            self.previous.resize(flow as usize + 1, Previous::default());
+        }
+        let here = &mut self.previous[flow as usize];
+        if here.latency == 0 {
+            here.end = end;
+        }
+        let previous = match here.end == end {
+            true => &mut here.latency,
+            false => self.previous_elsewhere.entry((end, flow)).or_default(),
         };
         let current = latency.as_ps() + 1;
         let previous = std::mem::replace(previous, current);
