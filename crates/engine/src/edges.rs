@@ -52,16 +52,18 @@ pub(crate) struct Flight {
     pub(crate) prefetch: Prefetch,
     /// The oldest packet, for whose arrival there is an event. Most edges of a large graph have no other.
     pub(crate) first: Option<Packet>,
-    /// Those behind it, oldest first.
+    /// Those behind it, oldest first; all of them, if their element may run ahead.
     pub(crate) rest: VecDeque<(Key, Packet)>,
+    /// The next flight in its bucket of [`Arrivals`](crate::arrivals::Arrivals).
+    pub(crate) next: u32,
 }
 
 const _: () = assert!(size_of::<Flight>() == 64);
 
-/// A packet that crosses to another partition.
+/// A packet on its way to another partition, or to an element that may run ahead.
 #[derive(Debug)]
 pub(crate) struct Crossing {
-    /// Of that partition.
+    /// Of the partition where it ends.
     pub(crate) flight: u32,
     pub(crate) due: Key,
     pub(crate) packet: Packet,
@@ -76,7 +78,8 @@ impl Edge {
 impl Flight {
     /// One on which there is nothing.
     pub(crate) fn new(to: End, prefetch: Prefetch) -> Flight {
-        Flight { to, prefetch, first: None, rest: VecDeque::new() }
+        let rest = VecDeque::new();
+        Flight { to, prefetch, first: None, rest, next: NO_FLIGHT }
     }
 
     /// Number of packets in flight.

@@ -61,7 +61,7 @@ pub trait Element: Send {
     }
 
     /// How early to call [`Element::foresee`]: worthwhile if an element has far more state than a processor's
-    /// caches hold.
+    /// caches hold. An element that runs ahead, and has many outputs, is asked for each packet in any case.
     fn foresees(&self) -> Foresight {
         Foresight::None
     }
@@ -77,6 +77,14 @@ pub trait Element: Send {
     /// It must share no mutable state with other elements. What it sends is an event of its own even if it
     /// arrives at the same instant.
     fn runs_ahead(&self) -> bool {
+        false
+    }
+
+    /// Whether it only passes packets on: all that it does happens as it receives one, it has no timers, and it shares
+    /// no mutable state with other elements. Such an element runs ahead together with those to which it sends without
+    /// delay if these are all alike, and nothing else sends to them; within them what arrives at the same instant is
+    /// received at once.
+    fn passes_on(&self) -> bool {
         false
     }
 

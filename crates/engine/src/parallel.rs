@@ -1,6 +1,6 @@
 //! Partitioning a graph at edges with delay, so that its parts can run concurrently.
 
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, Runner};
 use crate::books::Books;
 use crate::clock::{Control, VirtualClock};
 use crate::edges::{Edge, End, Flight, NO_FLIGHT, NO_STAGE};
@@ -41,6 +41,8 @@ impl Parallel for Serial {
     }
 }
 
+/// With fewer outputs, what is behind them is in a near cache anyway.
+const LOOKS_FROM: u32 = 8;
 /// An element's timers and a partition's edges are named with 31 bits.
 const SLOTS_MAX: u64 = 1 << 31;
 
@@ -218,9 +220,9 @@ impl Builder {
                 }
             }
         }
-        let arrivals = arrivals(&mut edges, &mut flights, &mut places, foresees);
+        let arrivals = arrivals(&mut edges, &mut flights, &mut places, &self.elements, salt == 0);
         for edge in &mut edges {
-            if let End::Here(..) = edge.to {
+            if let End::Here(..) | End::Ahead(..) = edge.to {
                 edge.flight = flights.len() as u32;
                 flights.push(Flight::new(edge.to, Prefetch::new(0, Foresight::None)));
             }
@@ -286,26 +288,38 @@ fn arrivals(
     edges: &mut [Edge],
     flights: &mut Vec<Flight>,
     places: &mut [Place],
-    foresees: impl Fn(u32) -> Foresight,
+    elements: &[Box<dyn Element>],
+    in_order: bool,
 ) -> Vec<Arrivals> {
-    let mut delays = vec![Duration::MAX; places.len()];
+    // The shortest and the longest of each element's inputs.
+    let mut delays = vec![(Duration::MAX, Duration::ZERO); places.len()];
     let mut has_arrivals = vec![false; places.len()];
     for edge in &*edges {
         if let End::Here(to, _) | End::Last(to, _) = edge.to {
-            let delay = &mut delays[to as usize];
-            *delay = edge.delay.min(*delay);
+            let (shortest, longest) = &mut delays[to as usize];
+            *shortest = edge.delay.min(*shortest);
+            *longest = edge.delay.max(*longest);
             has_arrivals[to as usize] = matches!(edge.to, End::Here(..));
         }
     }
+    let passes_on = match in_order {
+        true => passing_on(edges, flights, places, elements),
+        false => vec![false; places.len()],
+    };
     let (mut all, mut own) = (Vec::new(), Vec::new());
     let mut number = vec![None; places.len()];
     for (to, (place, &delay)) in places.iter_mut().zip(&delays).enumerate() {
-        place.runs_ahead &= !delay.is_zero();
-        if place.runs_ahead && has_arrivals[to] {
+        let is_later = !delay.0.is_zero();
+        place.runs_ahead &= is_later;
+        let may = place.runs_ahead || (passes_on[to] && is_later);
+        if may && has_arrivals[to] {
             let (me, flight) = (all.len() as u32, (flights.len() + own.len()) as u32);
-            let prefetch = Prefetch::new(to as u32, foresees(to as u32));
+            let foresees = elements[to].foresees();
+            let prefetch = Prefetch::new(to as u32, foresees);
             number[to] = Some(me);
-            all.push(Arrivals::new(to as u32, delay, flight, prefetch));
+            let looks = foresees > Foresight::None || place.edges >= LOOKS_FROM;
+            let runner = Runner { me: to, looks, looks_again: prefetch.late() };
+            all.push(Arrivals::new(runner, delay, flight, prefetch));
             own.push(Flight::new(End::Ahead(me, PortId(0)), prefetch));
         }
     }
@@ -318,6 +332,47 @@ fn arrivals(
     }
     flights.append(&mut own);
     all
+}
+
+/// The elements that only pass packets on, as do those that receive them at the same instant, from nobody else.
+fn passing_on(
+    edges: &[Edge],
+    flights: &[Flight],
+    places: &[Place],
+    elements: &[Box<dyn Element>],
+) -> Vec<bool> {
+    /// Several, or with a delay.
+    const OTHERS: usize = usize::MAX;
+    let outputs = |place: &Place| &edges[place.first_edge as usize..][..place.edges as usize];
+    let mut only_from = vec![None; places.len()];
+    for flight in flights {
+        if let End::Here(to, _) = flight.to {
+            only_from[to as usize] = Some(OTHERS);
+        }
+    }
+    for (from, place) in places.iter().enumerate() {
+        for edge in outputs(place) {
+            if let End::Here(to, _) = edge.to {
+                let from = if edge.delay.is_zero() { from } else { OTHERS };
+                let only = &mut only_from[to as usize];
+                *only = Some(only.map_or(from, |only| if only == from { from } else { OTHERS }));
+            }
+        }
+    }
+    let alone = |place: &Place| outputs(place).iter().all(|edge| !edge.delay.is_zero());
+    let follows = |from, to: u32| {
+        let to = to as usize;
+        only_from[to] == Some(from) && elements[to].passes_on() && alone(&places[to])
+    };
+    let lead = |(from, place): (usize, &Place)| {
+        let follow = |edge: &Edge| match edge.to {
+            End::Here(to, _) => !edge.delay.is_zero() || follows(from, to),
+            End::Last(..) => !edge.delay.is_zero(),
+            _ => true,
+        };
+        elements[from].passes_on() && outputs(place).iter().all(follow)
+    };
+    places.iter().enumerate().map(lead).collect()
 }
 
 /// All elements, each next to the first that sends to it without delay: an event of one is then usually also

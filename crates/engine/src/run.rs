@@ -1,6 +1,6 @@
 //! Running a graph, and the outcome.
 
-use crate::arrivals::{Arrival, Runner};
+use crate::arrivals::Arrival;
 use crate::books::{Books, PathInfo, ResourceInfo, ResourceUse, StageInfo};
 use crate::clock::{Clock, Wake};
 use crate::edges::End;
@@ -403,29 +403,28 @@ impl Partition {
     /// An element receives its known arrivals, each at its own instant, until one of its own timers comes first.
     #[inline(never)]
     fn run_ahead(&mut self, arrivals: usize, key: Key, until: Time) -> Result<(), NoProgress> {
-        let began = self.world.arrivals[arrivals].begin(key, until);
+        let World { arrivals: all, flights, .. } = &mut self.world;
+        let began = all[arrivals].begin(key, until, flights);
         let Some((mut waiting, known)) = began else { return Ok(()) };
-        let (now, to) = (self.world.now, self.world.arrivals[arrivals].element);
-        let (me, looks_again) = (to as usize, self.world.arrivals[arrivals].looks_again());
-        let runner = Runner { me, element: &*self.elements[me], looks_again };
-        let mut sends = self.world.begin_look_ahead(&waiting[..known], runner);
+        let (now, runner) = (self.world.now, self.world.arrivals[arrivals].runner);
+        let me = runner.me;
+        let mut sends = self.world.begin_look_ahead(&waiting[..known], runner, &self.elements);
         let (mut received, mut result) = (0, Ok(()));
         let mut timer = (self.world.timer_changes, self.world.first_timer(me));
         while received < known && result.is_ok() {
-            let due = waiting[received].due;
+            let next = &mut waiting[received..known];
+            let Arrival { due, input, .. } = next[0];
             if timer.0 != self.world.timer_changes {
                 timer = (self.world.timer_changes, self.world.first_timer(me));
             }
             if timer.1 < due {
                 break;
             }
-            let runner = Runner { me, element: &*self.elements[me], looks_again };
-            self.world.look_ahead_of(&waiting[received..known], runner, &mut sends);
+            self.world.look_ahead_of(next, runner, &mut sends, &self.elements);
             self.world.now = due.at();
             self.begin(due.order());
-            let Arrival { input, packet, .. } = &mut waiting[received];
-            if let Some(packet) = packet.take() {
-                result = self.receive(to, *input, packet);
+            if let Some(packet) = next[0].packet.take() {
+                result = self.receive(me as u32, input, packet).and_then(|()| self.deliver_ready());
             }
             received += 1;
         }

@@ -1,6 +1,6 @@
 //! A partition's state except its elements: events, edges, timers, packets in flight, books.
 
-use crate::arrivals::{Arrival, Arrivals};
+use crate::arrivals::Arrivals;
 use crate::books::Books;
 use crate::edges::{Crossing, Edge, End, Flight, NO_STAGE};
 use crate::ends::{Ending, Ends};
@@ -208,15 +208,16 @@ impl World {
                 };
                 self.ends.put(Ending { due, to, input, packet }, self.now);
             }
-            End::Ahead(arrivals, input) => {
-                let due = Key::new(at, place.next_order(self.salt, at));
-                let arrival = Arrival { due, input, packet: Some(packet) };
-                self.arrivals[arrivals as usize].put(arrival, &mut self.events);
-            }
             End::There(partition) => {
                 let due = Key::new(at, place.next_order(self.salt, at));
                 let flight = edge.flight;
                 self.cross(partition.into(), Crossing { flight, due, packet });
+            }
+            End::Ahead(arrivals, _) => {
+                let due = Key::new(at, place.next_order(self.salt, at));
+                let arriving = Crossing { flight: edge.flight, due, packet };
+                let World { now, arrivals: all, flights, events, .. } = self;
+                all[arrivals as usize].put(*now, arriving, flights, events);
             }
             End::Nowhere => return Some(packet),
         }
@@ -232,17 +233,19 @@ impl World {
 
     /// Puts packets from another partition in flight.
     pub(crate) fn take_in(&mut self, crossed: &mut Vec<Crossing>) {
-        for Crossing { flight, due, packet } in crossed.drain(..) {
-            let state = &mut self.flights[flight as usize];
-            match state.to {
-                End::Ahead(arrivals, input) => {
-                    let arrival = Arrival { due, input, packet: Some(packet) };
-                    self.arrivals[arrivals as usize].put(arrival, &mut self.events);
+        for crossing in crossed.drain(..) {
+            let state = &mut self.flights[crossing.flight as usize];
+            match (state.to, crossing) {
+                (End::Ahead(arrivals, _), crossing) => {
+                    let World { now, arrivals: all, flights, events, .. } = self;
+                    all[arrivals as usize].put(*now, crossing, flights, events);
                 }
-                End::Last(to, input) => {
+                (End::Last(to, input), Crossing { due, packet, .. }) => {
                     self.ends.put(Ending { due, to, input, packet }, self.now);
                 }
-                _ => state.fly(flight, due, packet, &mut self.events),
+                (_, Crossing { flight, due, packet }) => {
+                    state.fly(flight, due, packet, &mut self.events);
+                }
             }
         }
     }
@@ -425,7 +428,7 @@ impl World {
         if let End::Ahead(arrivals, _) = to
             && look == Look::First
         {
-            self.arrivals[arrivals as usize].prefetch();
+            self.arrivals[arrivals as usize].prefetch(&self.flights);
         }
         0
     }

@@ -279,6 +279,9 @@ impl Element for FifoServer {
     fn timers(&self) -> u32 {
         0
     }
+    fn passes_on(&self) -> bool {
+        true
+    }
     fn report(&self, out: &mut Report) {
         let mut served = Served::default();
         served.enter(out, &self.0);

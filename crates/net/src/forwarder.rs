@@ -11,7 +11,7 @@
 use lastmeter_base::kind::{Family, Kind, Page, Values};
 use lastmeter_base::{NodeId, Packet, here, one_way};
 use lastmeter_engine::site::{Inputs, NodeKind, Output, Outputs, Ports, Router, Site};
-use lastmeter_engine::{Context, Element, ElementId, Error, PortId, Report};
+use lastmeter_engine::{Context, Element, ElementId, Error, Foreseen, Look, PortId, Report};
 
 /// Its page for experiments.
 pub const PAGE: &Page = &Page {
@@ -94,6 +94,16 @@ impl Element for Forwarder {
     }
     fn timers(&self) -> u32 {
         0
+    }
+    fn passes_on(&self) -> bool {
+        true
+    }
+    #[inline]
+    fn foresee(&self, next: Foreseen<'_>, _look: Look) -> Option<PortId> {
+        match next {
+            Foreseen::Packet(_, packet) => self.output(packet.destination),
+            Foreseen::Timer | Foreseen::Neighbour(_) => None,
+        }
     }
     fn report(&self, out: &mut Report) {
         out.count("forwarded", self.forwarded);
