@@ -3,6 +3,7 @@
 //! A packet carries the record of its stages and is entered when it is delivered. So the stages of a path sum to
 //! the latency of exactly the packets that arrived, to the picosecond, regardless of packets dropped or in flight.
 
+use crate::pairs::{Pairs, pair};
 use crate::{Distribution, Error, Meter};
 use lastmeter_base::{Bytes, Duration, Packet, PathId, StageId, Time, Visit};
 use std::collections::BTreeMap;
@@ -278,7 +279,7 @@ pub struct PathBook {
     /// By flow: its previous packet where its first one ended.
     previous: Vec<Previous>,
     /// Latency of its previous packet, plus one picosecond, at other elements where it ends, by element and flow.
-    previous_elsewhere: BTreeMap<(u32, u32), u64>,
+    previous_elsewhere: Pairs,
 }
 
 /// The previous packet of a flow.
@@ -366,7 +367,7 @@ impl PathBook {
         }
         let previous = match here.end == end {
             true => &mut here.latency,
-            false => self.previous_elsewhere.entry((end, flow)).or_default(),
+            false => self.previous_elsewhere.entry(pair(end, flow)).or_default(),
         };
         let current = latency.as_ps() + 1;
         let previous = std::mem::replace(previous, current);

@@ -27,6 +27,7 @@ mod heap;
 mod in_order;
 mod level;
 mod meter;
+mod pairs;
 mod parallel;
 mod ready;
 mod rounds;
