@@ -21,42 +21,56 @@ use std::collections::BinaryHeap;
 /// What is on its way to one element.
 ///
 /// ```text
-///                  flights: their packets, each in order
-///                    |         |    |
-/// [ begun ]  [ bucket | bucket | ... | bucket ]  [ far ]
-/// due soonest                           due latest
+///                    flights: their packets, each in order
+///                      |         |    |
+/// [ waiting ]  [ bucket | bucket | ... | bucket ]  [ far ]
+///              due soonest                due latest
 /// ```
 ///
-/// Each flight is in the bucket, by time, in which its first packet is due; several buckets go into the shortest delay
-/// of an input. There is one event, at the start of the first bucket that is not empty: what is sent from then on
-/// arrives a delay later, so the buckets until then are begun together. Only packets of several flights in one
-/// bucket are sorted.
+/// A few packets wait in one list, which is sorted when the first is due. If there are more, or if one input has a far
+/// longer delay than another, they are on flights, and each flight is in the bucket, by time, in which its first packet
+/// is due; several buckets go into the shortest delay of an input. Its event is at the start of that bucket: what is
+/// sent from then on arrives a delay later, so the buckets until then are received together, and only packets of several
+/// flights in one bucket are sorted.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    pub(crate) runner: Runner,
-    /// Whose event represents the first of them.
-    event: Target,
-    /// When that is due; [`Key::NEVER`] if there is none. Later ones may exist and are harmless.
-    queued: Key,
+    /// Most that wait in one list, and for how many picoseconds.
+    waits_most: usize,
+    soon: u64,
+    waiting: Vec<Arrival>,
+    /// Whether those are in order.
+    is_sorted: bool,
     /// Log2 of the width of a bucket in picoseconds.
     shift: u32,
     /// The first bucket, in widths.
     first: u64,
+    /// When its event is due; [`Key::NEVER`] if there is none. Later ones may exist and are harmless.
+    queued: Key,
+    event: Target,
+    pub(crate) runner: Runner,
     /// The shortest delay in picoseconds.
     delay: u64,
-    /// Due in buckets before the first, and not received yet; in order, if `is_sorted`.
-    begun: Vec<Arrival>,
-    is_sorted: bool,
     /// The first flight of each bucket, or [`NO_FLIGHT`]; each leads to the next. A power of two of them.
     buckets: Vec<u32>,
     /// Which of them are not empty.
     filled: Vec<u64>,
     /// Flights whose first packet is due beyond the last bucket, by time.
     far: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Flights from other partitions whose first packet is due in a bucket that has begun.
-    late: Vec<u32>,
+    /// Flights in buckets and beyond.
+    flying: usize,
+    /// How often it has begun since the last review, and how many packets were received.
+    batches: u64,
+    received: u64,
 }
 
+/// Most that wait in one list, and for how many of the shortest delays: it may be sorted once each.
+const WAITS_MOST: usize = 256;
+const WAITS_FOR: u64 = 8;
+/// None do if the longest delay of an input is so many times the shortest: then most packets are due far ahead.
+const DELAYS_DIFFER: u64 = 4;
+/// Batches between two reviews, and how many packets they must have on average: fewer are cheaper as events.
+const BATCHES: u64 = 4096;
+const EACH_LEAST: u64 = 3;
 /// At least so many buckets go into the shortest delay.
 const BUCKETS_IN_DELAY: u64 = 8;
 /// Fewest and most buckets.
@@ -68,6 +82,7 @@ const BUCKETS_MOST: u64 = 4096;
 pub(crate) struct Arrival {
     pub(crate) due: Key,
     pub(crate) input: PortId,
+    flight: u32,
     /// `None` when it has been received.
     pub(crate) packet: Option<Packet>,
 }
@@ -85,19 +100,24 @@ impl Arrivals {
         // A packet may wait before the delay.
         let buckets = (longest.as_ps() >> shift).saturating_mul(2);
         let buckets = buckets.clamp(BUCKETS_LEAST, BUCKETS_MOST).next_power_of_two() as usize;
+        let differ = longest.as_ps() / DELAYS_DIFFER >= delay;
         Arrivals {
-            runner,
-            event: Target::flight(event, prefetch),
-            queued: Key::NEVER,
+            waits_most: if differ { 0 } else { WAITS_MOST },
+            soon: delay.saturating_mul(WAITS_FOR),
+            waiting: Vec::new(),
+            is_sorted: true,
             shift,
             first: 0,
+            queued: Key::NEVER,
+            event: Target::flight(event, prefetch),
+            runner,
             delay,
-            begun: Vec::new(),
-            is_sorted: true,
             buckets: vec![NO_FLIGHT; buckets],
             filled: vec![0; buckets / 64],
             far: BinaryHeap::new(),
-            late: Vec::new(),
+            flying: 0,
+            batches: 0,
+            received: 0,
         }
     }
 
@@ -110,32 +130,42 @@ impl Arrivals {
         Key::new(Time::from_ps(bucket << self.shift), 0)
     }
 
-    /// Puts a packet on its flight to this element, `now` or before now.
+    /// Puts a packet that was sent `now` or before on its way to an input.
     #[inline]
     pub(crate) fn put(
         &mut self,
-        now: Time,
+        (now, input): (Time, PortId),
         Crossing { flight, due, packet }: Crossing,
         flights: &mut [Flight],
         events: &mut Events,
     ) {
+        let at = due.at().as_ps();
+        let is_soon = at < now.as_ps().saturating_add(self.soon);
+        // A packet from another partition may be due in a bucket that has been taken.
+        if (is_soon && self.waiting.len() < self.waits_most) || at >> self.shift < self.first {
+            self.wait(Arrival { due, input, flight, packet: Some(packet) });
+            return self.queue(due, events);
+        }
         let state = &mut flights[flight as usize];
         debug_assert!(state.rest.back().is_none_or(|&(last, _)| last < due));
         state.rest.push_back((due, packet));
         if state.rest.len() == 1 {
-            // If it was sent by another partition, its bucket may have started.
-            let key = self.enter(flight, due, flights).max(Key::new(now, 0));
-            self.queue(key, events);
+            self.flying += 1;
+            self.enter(flight, due, flights);
+            let start = self.start_of(at >> self.shift);
+            self.queue(start.max(Key::new(now, 0)), events);
         }
     }
 
-    /// Puts a flight into the bucket of its first packet; returns when it needs an event.
-    fn enter(&mut self, flight: u32, due: Key, flights: &mut [Flight]) -> Key {
+    #[inline(always)]
+    fn wait(&mut self, arrival: Arrival) {
+        self.is_sorted &= self.waiting.last().is_none_or(|last| last.due < arrival.due);
+        self.waiting.push(arrival);
+    }
+
+    /// Puts a flight into the bucket of its first packet.
+    fn enter(&mut self, flight: u32, due: Key, flights: &mut [Flight]) {
         let bucket = due.at().as_ps() >> self.shift;
-        if bucket < self.first {
-            self.late.push(flight);
-            return due;
-        }
         if bucket - self.first < self.buckets.len() as u64 {
             let place = self.place(bucket);
             self.filled[place / 64] |= 1 << (place % 64);
@@ -143,7 +173,6 @@ impl Arrivals {
         } else {
             self.far.push(Reverse((due.at().as_ps(), flight)));
         }
-        self.start_of(bucket)
     }
 
     #[inline]
@@ -154,7 +183,7 @@ impl Arrivals {
         }
     }
 
-    /// Its event is due; returns arrivals before anything not yet known, in order, and how many of them are due by
+    /// Its event is due; returns arrivals in order, and how many of them come before anything not yet known and by
     /// `last`. `None` if an earlier event has superseded it.
     pub(crate) fn begin(
         &mut self,
@@ -166,30 +195,31 @@ impl Arrivals {
             return None;
         }
         self.queued = Key::NEVER;
-        for flight in std::mem::take(&mut self.late) {
-            self.is_sorted = false;
-            self.take(flight, flights);
+        let mut end = key.at().as_ps().saturating_add(self.delay);
+        if self.flying > 0 {
+            end = self.take_flights(key.at(), end >> self.shift, flights) << self.shift;
         }
-        if self.begun.is_empty() {
-            // Those before are empty.
-            self.first = key.at().as_ps() >> self.shift;
-            let end = key.at().as_ps().saturating_add(self.delay) >> self.shift;
-            self.take_near(flights);
-            while let Some(bucket) = self.next_filled().filter(|&bucket| bucket < end) {
-                self.take_bucket(bucket, end, flights);
-            }
-        }
-        let mut begun = std::mem::take(&mut self.begun);
+        let mut waiting = std::mem::take(&mut self.waiting);
         if !std::mem::replace(&mut self.is_sorted, true) {
-            begun.sort_unstable_by_key(|arrival| arrival.due);
+            waiting.sort_unstable_by_key(|arrival| arrival.due);
         }
-        let due = match begun.last() {
-            Some(latest) if latest.due.at() > last => {
-                begun.partition_point(|arrival| arrival.due.at() <= last)
-            }
-            _ => begun.len(),
+        let is_known = |due: Key| due.at().as_ps() < end && due.at() <= last;
+        let known = match waiting.last() {
+            Some(latest) if is_known(latest.due) => waiting.len(),
+            _ => waiting.partition_point(|arrival| is_known(arrival.due)),
         };
-        Some((begun, due))
+        Some((waiting, known))
+    }
+
+    /// Takes all that flights bring in buckets before that at `end`, which it returns; those before `now` are empty.
+    fn take_flights(&mut self, now: Time, end: u64, flights: &mut [Flight]) -> u64 {
+        self.first = self.first.max(now.as_ps() >> self.shift);
+        self.take_near(flights);
+        while let Some(bucket) = self.next_filled().filter(|&bucket| bucket < end) {
+            self.take_bucket(bucket, end, flights);
+        }
+        self.first = self.first.max(end);
+        end
     }
 
     /// Puts flights into buckets that are no longer beyond the last one.
@@ -208,7 +238,7 @@ impl Arrivals {
         let place = self.place(bucket);
         self.filled[place / 64] &= !(1 << (place % 64));
         let mut next = std::mem::replace(&mut self.buckets[place], NO_FLIGHT);
-        let start = self.begun.len();
+        let start = self.waiting.len();
         let is_alone = flights[next as usize].next == NO_FLIGHT;
         self.first = bucket + 1;
         if is_alone {
@@ -220,7 +250,10 @@ impl Arrivals {
             self.take(flight, flights);
         }
         if !is_alone {
-            self.begun[start..].sort_unstable_by_key(|arrival| arrival.due);
+            self.waiting[start..].sort_unstable_by_key(|arrival| arrival.due);
+        }
+        if let [.., before, first] = &self.waiting[..=start] {
+            self.is_sorted &= before.due < first.due;
         }
     }
 
@@ -228,35 +261,51 @@ impl Arrivals {
     #[inline]
     fn take(&mut self, flight: u32, flights: &mut [Flight]) {
         let (state, end, shift) = (&mut flights[flight as usize], self.first, self.shift);
-        let (End::Ahead(_, input) | End::Here(_, input)) = state.to else { return };
+        let input = state.input();
         while let Some((due, packet)) =
             state.rest.pop_front_if(|next| next.0.at().as_ps() >> shift < end)
         {
-            self.begun.push(Arrival { due, input, packet: Some(packet) });
+            self.waiting.push(Arrival { due, input, flight, packet: Some(packet) });
         }
         match state.rest.front() {
-            Some(&(due, _)) => {
-                self.enter(flight, due, flights);
+            Some(&(due, _)) => self.enter(flight, due, flights),
+            None => {
+                // Restart at the beginning: a ring with few packets stays in few cache lines.
+                state.rest.clear();
+                self.flying -= 1;
             }
-            // Restart at the beginning: a ring with few packets stays in few cache lines.
-            None => state.rest.clear(),
         }
     }
 
     /// The first `received` of those from [`Arrivals::begin`] are done; the others are due later.
-    pub(crate) fn end(&mut self, mut begun: Vec<Arrival>, received: usize, events: &mut Events) {
-        if received < begun.len() {
-            begun.drain(..received);
-            self.queue(begun[0].due, events);
-        } else {
-            begun.clear();
+    pub(crate) fn end(&mut self, mut waiting: Vec<Arrival>, received: usize, events: &mut Events) {
+        self.batches += 1;
+        self.received += received as u64;
+        waiting.drain(..received);
+        // What it has sent to itself.
+        let sent = std::mem::replace(&mut self.waiting, waiting);
+        sent.into_iter().for_each(|arrival| self.wait(arrival));
+        let first = match self.is_sorted {
+            true => self.waiting.first().map(|first| first.due),
+            false => self.waiting.iter().map(|arrival| arrival.due).min(),
+        };
+        first.into_iter().for_each(|due| self.queue(due, events));
+        if self.flying > 0 {
             let far = self.far.peek().map(|&Reverse((at, _))| at >> self.shift);
-            if let Some(next) = self.next_filled().or(far) {
-                self.queue(self.start_of(next), events);
-            }
+            let next = self.next_filled().or(far);
+            next.into_iter().for_each(|next| self.queue(self.start_of(next), events));
         }
-        // Its memory is used again.
-        self.begun = begun;
+    }
+
+    /// Whether it should no longer run ahead, but receive each packet as an event of its own.
+    #[inline]
+    pub(crate) fn gives_up(&mut self) -> bool {
+        if self.batches < BATCHES {
+            return false;
+        }
+        let few = self.received < EACH_LEAST * self.batches;
+        (self.batches, self.received) = (0, 0);
+        few && self.runner.may_give_up
     }
 
     /// The first bucket that is not empty.
@@ -277,17 +326,13 @@ impl Arrivals {
     }
 
     /// Prefetches the first packets.
-    pub(crate) fn prefetch(&self, flights: &[Flight]) {
-        self.begun.iter().take(PACKET).for_each(Arrival::prefetch);
-        let place = self.next_filled().map(|next| self.place(next));
-        let first = place.and_then(|place| flights.get(self.buckets[place] as usize));
-        let first = first.into_iter().flat_map(|flight| &flight.rest);
-        first.take(PACKET).for_each(|(_, packet)| packet.prefetch());
+    pub(crate) fn prefetch(&self) {
+        self.waiting.iter().take(PACKET).for_each(Arrival::prefetch);
     }
 
-    /// How many have begun; the others are on their flights.
+    /// How many wait; the others are on their flights.
     pub(crate) fn len(&self) -> usize {
-        self.begun.len()
+        self.waiting.len()
     }
 }
 
@@ -314,6 +359,8 @@ pub(crate) struct Runner {
     /// Whether it is asked for the output of each packet in advance, and whether it prefetches at the last moment.
     pub(crate) looks: bool,
     pub(crate) looks_again: bool,
+    /// Whether it may as well receive each packet as an event of its own.
+    pub(crate) may_give_up: bool,
 }
 
 impl Runner {
@@ -328,6 +375,41 @@ impl Runner {
 }
 
 impl World {
+    /// From now on every packet for an element is an event of its own.
+    #[cold]
+    pub(crate) fn give_up(&mut self, number: usize) {
+        let World { arrivals, flights, edges, events, .. } = self;
+        let arrivals = &mut arrivals[number];
+        let element = arrivals.runner.me as u32;
+        let arrive = |arrival: Arrival| Some((arrival.due, arrival.flight, arrival.packet?));
+        let mut all: Vec<_> = arrivals.waiting.drain(..).filter_map(arrive).collect();
+        for (index, flight) in (0..).zip(&mut *flights) {
+            // Its event has a flight, too, on which there is nothing.
+            if let End::Ahead(to, input) = flight.to
+                && to as usize == number
+                && index != arrivals.event.slot() as u32
+            {
+                flight.to = End::Here(element, input);
+                flight.prefetch = arrivals.event.prefetch;
+                flight.next = NO_FLIGHT;
+                all.extend(flight.rest.drain(..).map(|(due, packet)| (due, index, packet)));
+            }
+        }
+        for edge in edges {
+            if let End::Ahead(to, input) = edge.to
+                && to as usize == number
+            {
+                edge.to = End::Here(element, input);
+            }
+        }
+        // What is left of its event finds nothing to do.
+        arrivals.queued = Key::NEVER;
+        all.sort_unstable_by_key(|&(due, ..)| due);
+        for (due, flight, packet) in all {
+            flights[flight as usize].fly(flight, due, packet, events);
+        }
+    }
+
     /// Prefetches what an element needs first when it starts to run ahead.
     pub(crate) fn begin_look_ahead(
         &self,
@@ -381,12 +463,86 @@ impl World {
 
     /// Prefetches where a packet sent along an edge will be stored, or the element that receives it at once.
     #[inline(always)]
-    fn prefetch_next(&self, edge: u32, elements: &[Box<dyn Element>]) {
+    pub(crate) fn prefetch_next(&self, edge: u32, elements: &[Box<dyn Element>]) {
         match self.edges.get(edge as usize) {
             Some(Edge { delay: Duration::ZERO, to: End::Here(to, _), .. }) => {
                 prefetch_lines::<3, _>(&*elements[*to as usize]);
             }
+            Some(Edge { to: End::Ahead(arrivals, _), .. }) => {
+                prefetch_lines::<2, _>(&self.arrivals[*arrivals as usize]);
+            }
             _ => self.prefetch_flight(edge),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Foresight;
+    use lastmeter_base::{Bytes, Stream};
+
+    /// Random packets on flights of different delays: each is received once, in order, at most a delay before it is
+    /// due, and none that is due by the end of a step is left.
+    fn check(seed: u64, waits_most: usize, longest: u64, gap: u64) {
+        let mut stream = Stream::new(seed, "arrivals");
+        let delays: Vec<u64> = (0..6).map(|_| 1000 + stream.below(longest)).chain([1000]).collect();
+        let ahead = |flight: u32| Flight::new(End::Ahead(0, PortId(flight as u16)), event_of());
+        let mut flights: Vec<Flight> = (0..delays.len() as u32).map(ahead).collect();
+        let runner = Runner { me: 0, looks: false, looks_again: false, may_give_up: false };
+        let range = (Duration::from_ps(1000), Duration::from_ps(1000 + longest));
+        let mut arrivals = Arrivals::new(runner, range, flights.len() as u32, event_of());
+        arrivals.waits_most = waits_most;
+        let mut events = Events::new(false);
+        let (mut now, mut last, mut sent) = (0, vec![0; delays.len()], Vec::new());
+        let (mut received, mut latest) = (Vec::new(), Key::new(Time::START, 0));
+        for order in 1..4000 {
+            now += stream.below(gap);
+            let until = Time::from_ps(now);
+            while let Some(event) = events.pop(until) {
+                let begun = arrivals.begin(event.key, until, &mut flights);
+                let Some((mut waiting, known)) = begun else { continue };
+                // Sometimes one of its timers comes first.
+                let take = if stream.chance(0.2) { known.min(2) } else { known };
+                for arrival in &mut waiting[..take] {
+                    assert!(latest < arrival.due && arrival.due.at() <= until, "{arrival:?}");
+                    assert!(arrival.due.at() < event.key.at() + Duration::from_ps(1000));
+                    latest = arrival.due;
+                    received.push(arrival.due.order());
+                    assert!(arrival.packet.take().is_some());
+                }
+                arrivals.end(waiting, take, &mut events);
+            }
+            let flight = stream.below(delays.len() as u64) as usize;
+            let wait = stream.below(3) * stream.below(5000);
+            let due = (now + delays[flight] + wait).max(last[flight] + 1);
+            last[flight] = due;
+            sent.push((due, order));
+            let due = Key::new(Time::from_ps(due), order);
+            let crossing = Crossing { flight: flight as u32, due, packet: Packet::new(Bytes(1)) };
+            let input = PortId(flight as u16);
+            arrivals.put((Time::from_ps(now), input), crossing, &mut flights, &mut events);
+        }
+        sent.sort_unstable();
+        let due: Vec<u64> = sent.iter().take_while(|one| one.0 < now).map(|one| one.1).collect();
+        assert!(received.starts_with(&due), "{} of {}", received.len(), due.len());
+        let flying: usize = flights.iter().map(Flight::len).sum();
+        assert_eq!(received.len() + arrivals.len() + flying, sent.len());
+    }
+
+    fn event_of() -> Prefetch {
+        Prefetch::new(0, Foresight::None)
+    }
+
+    #[test]
+    fn packets_arrive_once_and_in_order_whether_they_wait_or_fly() {
+        for seed in 0..20 {
+            for waits_most in [0, 3, WAITS_MOST] {
+                check(seed, waits_most, 2000, 300);
+                check(seed, waits_most, 3_000_000, 300);
+                check(seed, waits_most, 100_000_000, 30_000);
+                check(seed, waits_most, 1, 100_000);
+            }
         }
     }
 }

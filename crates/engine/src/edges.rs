@@ -82,6 +82,15 @@ impl Flight {
         Flight { to, prefetch, first: None, rest, next: NO_FLIGHT }
     }
 
+    /// The input at its end.
+    #[inline(always)]
+    pub(crate) fn input(&self) -> PortId {
+        match self.to {
+            End::Here(_, input) | End::Ahead(_, input) | End::Last(_, input) => input,
+            End::There(_) | End::Nowhere => unreachable!("a flight ends in this partition"),
+        }
+    }
+
     /// Number of packets in flight.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.rest.len()

@@ -318,7 +318,8 @@ fn arrivals(
             let prefetch = Prefetch::new(to as u32, foresees);
             number[to] = Some(me);
             let looks = foresees > Foresight::None || place.edges >= LOOKS_FROM;
-            let runner = Runner { me: to, looks, looks_again: prefetch.late() };
+            let (looks_again, may_give_up) = (prefetch.late(), !place.runs_ahead);
+            let runner = Runner { me: to, looks, looks_again, may_give_up };
             all.push(Arrivals::new(runner, delay, flight, prefetch));
             own.push(Flight::new(End::Ahead(me, PortId(0)), prefetch));
         }

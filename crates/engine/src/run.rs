@@ -430,7 +430,11 @@ impl Partition {
         }
         self.world.ahead_until = self.world.ahead_until.max(self.world.now);
         self.world.now = now;
-        self.world.arrivals[arrivals].end(waiting, received, &mut self.world.events);
+        let World { arrivals: all, events, .. } = &mut self.world;
+        all[arrivals].end(waiting, received, events);
+        if all[arrivals].gives_up() {
+            self.world.give_up(arrivals);
+        }
         result
     }
 

@@ -213,11 +213,11 @@ impl World {
                 let flight = edge.flight;
                 self.cross(partition.into(), Crossing { flight, due, packet });
             }
-            End::Ahead(arrivals, _) => {
+            End::Ahead(arrivals, input) => {
                 let due = Key::new(at, place.next_order(self.salt, at));
                 let arriving = Crossing { flight: edge.flight, due, packet };
                 let World { now, arrivals: all, flights, events, .. } = self;
-                all[arrivals as usize].put(*now, arriving, flights, events);
+                all[arrivals as usize].put((*now, input), arriving, flights, events);
             }
             End::Nowhere => return Some(packet),
         }
@@ -236,9 +236,9 @@ impl World {
         for crossing in crossed.drain(..) {
             let state = &mut self.flights[crossing.flight as usize];
             match (state.to, crossing) {
-                (End::Ahead(arrivals, _), crossing) => {
+                (End::Ahead(arrivals, input), crossing) => {
                     let World { now, arrivals: all, flights, events, .. } = self;
-                    all[arrivals as usize].put(*now, crossing, flights, events);
+                    all[arrivals as usize].put((*now, input), crossing, flights, events);
                 }
                 (End::Last(to, input), Crossing { due, packet, .. }) => {
                     self.ends.put(Ending { due, to, input, packet }, self.now);
@@ -325,7 +325,9 @@ impl World {
             Foresight::None => {}
             Foresight::Next => {
                 if foreseen_again.prefetch.late() {
-                    self.foresee(foreseen_again, Look::Last, elements);
+                    let output = self.foresee(foreseen_again, Look::Last, elements);
+                    let from = &self.places[foreseen_again.prefetch.element()];
+                    self.prefetch_next(from.first_edge + output, elements);
                 }
             }
             Foresight::Early | Foresight::Steps => {
@@ -428,7 +430,7 @@ impl World {
         if let End::Ahead(arrivals, _) = to
             && look == Look::First
         {
-            self.arrivals[arrivals as usize].prefetch(&self.flights);
+            self.arrivals[arrivals as usize].prefetch();
         }
         0
     }

@@ -155,10 +155,10 @@ fn network(seed: u64, passes_on: bool, tracing: bool) -> Graph {
     graph
 }
 
-/// Runs in steps of `step`, in at most so many parts.
-fn run(graph: Graph, parts: usize, step: u64) -> Outcome {
+/// Runs until `end` in steps of `step`, in at most so many parts.
+fn run(graph: Graph, parts: usize, step: u64, end: u64) -> Outcome {
     let mut engine = graph.build(parts).unwrap();
-    for end in (step..).step_by(step as usize).take_while(|&end| end < 400).chain([400]) {
+    for end in (step..).step_by(step as usize).take_while(|&at| at < end).chain([end]) {
         engine.run_parallel(at(end), &Arc::new(Control::default()), &Serial).unwrap();
     }
     engine.finish().unwrap()
@@ -185,14 +185,27 @@ fn running_ahead_together_changes_no_result() {
     let mut delivered = 0;
     for seed in 0..150 {
         for tracing in [true, false] {
-            let plain = run(network(seed, false, tracing), 1, 400);
+            let plain = run(network(seed, false, tracing), 1, 400, 400);
             delivered += plain.books.delivered;
             for (parts, step) in [(1, 400), (1, 7), (2, 400), (3, 50)] {
-                let ahead = run(network(seed, true, tracing), parts, step);
+                let ahead = run(network(seed, true, tracing), parts, step, 400);
                 let what = format!("seed {seed}, {parts} parts, steps of {step} us");
                 assert_same(&plain, &ahead, &what);
             }
         }
     }
     assert!(delivered > 10_000, "{delivered}");
+}
+
+#[test]
+fn receiving_events_again_where_batches_are_small_changes_no_result() {
+    // Long enough for thousands of batches, of a packet or two each.
+    const END: u64 = 12_000;
+    for seed in 0..12 {
+        let plain = run(network(seed, false, false), 1, END, END);
+        for (parts, step) in [(1, END), (1, 1001), (2, END)] {
+            let ahead = run(network(seed, true, false), parts, step, END);
+            assert_same(&plain, &ahead, &format!("seed {seed}, {parts} parts, steps of {step} us"));
+        }
+    }
 }
