@@ -29,9 +29,9 @@ use std::collections::BinaryHeap;
 ///
 /// A few packets wait in one list, which is sorted when the first is due. If there are more, or if one input has a far
 /// longer delay than another, they are on flights, and each flight is in the bucket, by time, in which its first packet
-/// is due; several buckets go into the shortest delay of an input. Its event is at the start of that bucket: what is
-/// sent from then on arrives a delay later, so the buckets until then are received together, and only packets of several
-/// flights in one bucket are sorted.
+/// is due; several buckets go into the shortest delay of an input. The event is at the start of the first such bucket:
+/// what is sent from then on arrives a delay later, so the buckets until then are received together, and only packets
+/// of several flights in one bucket are sorted.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     /// Most that wait in one list, and for how many picoseconds.
