@@ -292,7 +292,8 @@ impl Arrivals {
         first.into_iter().for_each(|due| self.queue(due, events));
         if self.flying > 0 {
             let far = self.far.peek().map(|&Reverse((at, _))| at >> self.shift);
-            let next = self.next_filled().or(far);
+            // What was beyond the last bucket may no longer be.
+            let next = [self.next_filled(), far].into_iter().flatten().min();
             next.into_iter().for_each(|next| self.queue(self.start_of(next), events));
         }
     }
@@ -541,8 +542,34 @@ mod tests {
                 check(seed, waits_most, 2000, 300);
                 check(seed, waits_most, 3_000_000, 300);
                 check(seed, waits_most, 100_000_000, 30_000);
+                // Delays about as long as all buckets.
+                check(seed, waits_most, 600_000, 30_000);
                 check(seed, waits_most, 1, 100_000);
             }
         }
+    }
+
+    #[test]
+    fn a_flight_beyond_the_buckets_comes_before_a_later_one_within_them() {
+        let runner = Runner { me: 0, looks: false, looks_again: false, may_give_up: false };
+        let range = (Duration::from_ps(1000), Duration::from_ps(2000));
+        let mut arrivals = Arrivals::new(runner, range, 2, event_of());
+        arrivals.waits_most = 0;
+        let flight = |to| Flight::new(End::Ahead(0, PortId(to)), event_of());
+        let (mut flights, mut events) = (vec![flight(0), flight(1)], Events::new(false));
+        // Buckets of 64 ps, 64 of them: the last packet is beyond, and the second no longer when the first is received.
+        for (order, (flight, due)) in [(0, 1000), (0, 5440), (1, 5120)].into_iter().enumerate() {
+            let due = Key::new(Time::from_ps(due), order as u64);
+            let crossing = Crossing { flight, due, packet: Packet::new(Bytes(1)) };
+            arrivals.put((Time::START, PortId(0)), crossing, &mut flights, &mut events);
+        }
+        let (mut received, until) = (Vec::new(), Time::from_ps(10_000));
+        while let Some(event) = events.pop(until) {
+            let begun = arrivals.begin(event.key, until, &mut flights);
+            let Some((waiting, known)) = begun else { continue };
+            received.extend(waiting[..known].iter().map(|arrival| arrival.due.at().as_ps()));
+            arrivals.end(waiting, known, &mut events);
+        }
+        assert_eq!(received, [1000, 5120, 5440]);
     }
 }

@@ -360,10 +360,11 @@ fn passing_on(
             }
         }
     }
+    let passes = |element: usize| elements[element].passes_on() && places[element].timers == 0;
     let alone = |place: &Place| outputs(place).iter().all(|edge| !edge.delay.is_zero());
     let follows = |from, to: u32| {
         let to = to as usize;
-        only_from[to] == Some(from) && elements[to].passes_on() && alone(&places[to])
+        only_from[to] == Some(from) && passes(to) && alone(&places[to])
     };
     let lead = |(from, place): (usize, &Place)| {
         let follow = |edge: &Edge| match edge.to {
@@ -371,7 +372,7 @@ fn passing_on(
             End::Last(..) => !edge.delay.is_zero(),
             _ => true,
         };
-        elements[from].passes_on() && outputs(place).iter().all(follow)
+        passes(from) && outputs(place).iter().all(follow)
     };
     places.iter().enumerate().map(lead).collect()
 }
