@@ -24,14 +24,10 @@ if TYPE_CHECKING:
 
     from .graph import Module
 
-#: What a graph may take, as a multiple of the calls alone.
-LIMIT = 1.05
 #: Blocks of pictures for each side, and pictures of a block.
 BLOCKS, PICTURES = 12, 60
 #: The share of pictures whose time is looked at.
 SHARE = 0.1
-#: If the blocks of calls differ by more than this, other programs decide.
-NOISE = 0.03
 
 
 def edges(image: Image) -> Any:
@@ -81,11 +77,6 @@ class Beside:
         """Of the graph's time to that of the calls."""
         return self.graph / self.calls
 
-    @property
-    def decided(self) -> bool:
-        """Whether the ratio says something: it is small, or the machine was quiet."""
-        return self.ratio <= LIMIT or self.noise <= NOISE
-
     def to_dict(self) -> dict[str, Any]:
         """For JSON: seconds."""
         return {
@@ -127,7 +118,8 @@ def _by_calls(call: Callable[[Image], Any], pictures: list[Image]) -> float:
     return _step(stamps)
 
 
-def _by_graph(makes: tuple[Callable[[], Module], ...], pictures: list[Image]) -> float:
+def by_graph(makes: tuple[Callable[[], Module], ...], pictures: list[Image]) -> float:
+    """Seconds from one picture to the next through a graph of these modules."""
     graph = Graph(title="beside")
     source = graph.add("source", _Stamped(pictures))
     before = "source"
@@ -150,7 +142,7 @@ def beside(chain: str, blocks: int = BLOCKS) -> Beside:
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:
-        pairs = [(_by_calls(call, pictures), _by_graph(makes, pictures)) for _ in range(blocks)]
+        pairs = [(_by_calls(call, pictures), by_graph(makes, pictures)) for _ in range(blocks)]
     finally:
         cv2.setNumThreads(threads)
     calls, graphs = zip(*pairs, strict=True)
