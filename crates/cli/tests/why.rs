@@ -360,8 +360,7 @@ fn iperf3_and_our_own_stream_are_limited_by_the_same_side() {
     until("iperf3's server", || std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
     // Other programs on the machine can change either verdict.
     let outcome = attempts::attempt(|| {
-        // Where the two ends take both processors, a look at the connection may take a third of a second.
-        let client = ["--json", "why", "--", "iperf3", "-c", "127.0.0.1", "-t", "3", "-p", &port];
+        let client = ["--json", "why", "--", "iperf3", "-c", "127.0.0.1", "-t", "2", "-p", &port];
         let theirs = verdict(&mut lastmeter(&client));
         let ours = verdict(&mut on_calibrated_host(&SHORT));
         // iperf3's server may still be busy with the connection that tested whether it listens.

@@ -23,6 +23,8 @@ const MEMORY_BIT: u8 = 1 << (MEMORY - 1);
 /// `INET_DIAG_BBRINFO`, the attribute that BBR answers with.
 const CONTROL_BIT: u8 = 1 << (3 - 1);
 const BBR: u16 = 16;
+/// What is asked of a TCP connection.
+const EXTENSIONS: u8 = INFO_BIT | MEMORY_BIT | CONTROL_BIT;
 /// Every state except LISTEN, TIME_WAIT and CLOSE: connections that carry or just carried data.
 const STATES: u32 = 0xfff & !((1 << 10) | (1 << 6) | (1 << 7));
 /// A UDP socket is in the state of an established connection when it has a peer, else in that of a closed one.
@@ -32,9 +34,17 @@ const SYN_SENT: u8 = 2;
 /// Bytes of `struct inet_diag_msg`.
 const ANSWER: usize = 72;
 
+/// What identifies a connection to the kernel: `struct inet_diag_sockid` and its version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Id {
+    pub(super) family: u8,
+    pub(super) bytes: [u8; 48],
+}
+
 /// A connection as the kernel sees it.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
+    pub(super) id: Id,
     pub(super) inode: u32,
     /// The TCP handshake is not over.
     pub(super) connecting: bool,
@@ -103,11 +113,23 @@ impl Diagnostics {
     }
 
     /// Hands every TCP connection to `each`.
-    pub(super) fn look(&mut self, mut each: impl FnMut(Connection)) -> Result<()> {
-        self.dump(libc::IPPROTO_TCP, INFO_BIT | MEMORY_BIT | CONTROL_BIT, STATES, |answer| {
+    pub(super) fn list(&mut self, mut each: impl FnMut(Connection)) -> Result<()> {
+        self.dump(libc::IPPROTO_TCP, EXTENSIONS, STATES, |answer| {
             // A reply without TCP_INFO is a connection that has just closed.
             parse(answer).into_iter().for_each(&mut each);
         })
+    }
+
+    /// Hands these TCP connections to `each`; returns those that no longer are there.
+    pub(super) fn ask(&mut self, ids: &[Id], mut each: impl FnMut(Connection)) -> Vec<Id> {
+        let mut one = |id: &Id| {
+            let mut request = request(id.family, libc::IPPROTO_TCP, EXTENSIONS, STATES);
+            request[8..].copy_from_slice(&id.bytes);
+            let message = Message::new(SOCK_DIAG_BY_FAMILY, 0).fixed(&request);
+            let each = |answer: &[u8]| parse(answer).into_iter().for_each(&mut each);
+            self.sockets.ask(message, "asking for a socket", each)
+        };
+        ids.iter().filter(|id| one(id).is_err()).copied().collect()
     }
 
     /// Hands every UDP socket to `each`.
@@ -125,16 +147,20 @@ impl Diagnostics {
         mut each: impl FnMut(&[u8]),
     ) -> Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
-            let mut request = [0u8; 56];
-            request[0] = family as u8;
-            request[1] = protocol as u8;
-            request[2] = extensions;
-            request[4..8].copy_from_slice(&states.to_ne_bytes());
+            let request = request(family as u8, protocol, extensions, states);
             let message = Message::new(SOCK_DIAG_BY_FAMILY, 0).fixed(&request);
             self.sockets.dump(message, "listing sockets", &mut each)?;
         }
         Ok(())
     }
+}
+
+/// `struct inet_diag_req_v2`, of any socket.
+fn request(family: u8, protocol: i32, extensions: u8, states: u32) -> [u8; 56] {
+    let mut request = [0; 56];
+    request[..3].copy_from_slice(&[family, protocol as u8, extensions]);
+    request[4..8].copy_from_slice(&states.to_ne_bytes());
+    request
 }
 
 /// Opens something in the network namespace of process `pid`, in a thread that enters it and ends.
@@ -197,6 +223,7 @@ pub(super) fn parse(answer: &[u8]) -> Option<Connection> {
         _ => {}
     });
     Some(Connection {
+        id: Id { family: answer[0], bytes: *answer[4..].first_chunk()? },
         inode: word(68),
         connecting: answer[1] == SYN_SENT,
         local: SocketAddr::new(address(8), port(4)),

@@ -53,6 +53,7 @@ fn plain(at: SocketAddr) -> SocketAddr {
 impl Follower {
     fn look_at_peers(&mut self, from: &BTreeSet<IpAddr>) -> Result<()> {
         if self.looks.is_multiple_of(SEARCH_EVERY) {
+            self.processes();
             self.surroundings();
             for pid in &self.pids {
                 if let Some(times) = processes::user_system(*pid) {
@@ -64,28 +65,27 @@ impl Follower {
         self.looks += 1;
         self.closings.values_mut().for_each(Closings::take);
         let at = now();
-        let mut streams = Vec::new();
-        for network in self.networks.values_mut() {
-            network.look(|seen| {
-                if from.contains(&seen.remote.ip().to_canonical()) {
-                    streams.push(seen);
-                }
-            })?;
-        }
+        let due = self.listing.is_due(at, None::<std::iter::Empty<&u32>>);
+        let (mut streams, cost) = self.streams(due)?;
+        streams.retain(|(_, seen)| from.contains(&seen.remote.ip().to_canonical()));
         let took = now() - at;
         self.reading += took;
+        if due {
+            let own = streams.iter().map(|(network, seen)| (*network, seen.id));
+            self.listing.done((at, cost, self.share()), own, std::iter::empty());
+        }
         let known = |inode: &u32| self.inodes.contains_key(inode) || self.foreign.contains(inode);
-        let inodes = streams.iter().map(|seen| seen.inode);
+        let inodes = streams.iter().map(|(_, seen)| seen.inode);
         // One that nobody has accepted yet has none.
         let new: BTreeSet<u32> = inodes.filter(|inode| *inode > 0 && !known(inode)).collect();
         self.find(new);
-        for seen in streams {
+        for (_, seen) in streams {
             let pid = self.inodes.get(&seen.inode).copied().unwrap_or(0);
             let key = (0, seen.local.to_string(), seen.remote.to_string());
             if self.connections.len() < KEPT_MAX || self.connections.contains_key(&key) {
                 let new = || Connection::new(&seen, pid, at);
                 let one = self.connections.entry(key).or_insert_with(new);
-                one.note(&seen, at);
+                one.note(&seen, at, due);
                 one.pid = pid.max(one.pid);
             }
         }

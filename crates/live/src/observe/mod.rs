@@ -4,7 +4,8 @@
 //! belong to the command and its children, their threads' CPU time, and where a thread sleeps.
 //! Nothing is attached, traced or preloaded. It samples every 20 ms; where a sample takes long (a
 //! machine with many sockets), less often, so that observing never takes more than a small share of
-//! one CPU. The end of the command ends a pause at once.
+//! one CPU. All sockets are listed as often as that is cheap, and the program's own asked for in between.
+//! The end of the command ends a pause at once.
 //!
 //! This module reads facts ([`Witnesses`]); what follows from them is said elsewhere.
 
@@ -13,6 +14,7 @@ mod datagrams;
 mod diag;
 mod far;
 pub mod lift;
+mod listing;
 mod pipes;
 mod polled;
 mod processes;
@@ -34,6 +36,7 @@ use closed::Closings;
 use diag::Diagnostics;
 use lastmeter_linux::tcp_info::TcpInfo;
 use lastmeter_linux::{Doing, Result};
+use listing::Listing;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
@@ -50,11 +53,11 @@ use witness::Around;
 const EVERY: f64 = 0.02;
 /// The longest pause, where a sample takes long.
 const EVERY_MAX: f64 = 0.5;
-/// The share of one CPU that sampling may take.
+/// The share of one CPU that sampling may take, half of it to list all connections.
 const COST_MAX: f64 = 0.005;
 /// The same of the first samples, as many as a sure verdict takes: with fewer a short transfer says little, and a
 /// sample on the core of a busy sender takes long, since interrupts there are in its time.
-const COST_FIRST: f64 = 0.01;
+const COST_FIRST: f64 = 0.02;
 const FIRST: u32 = 20;
 /// Samples between two searches for new processes and sockets, which cost more than a sample.
 const SEARCH_EVERY: u32 = 8;
@@ -183,6 +186,8 @@ struct Follower {
     /// The sockets, each with a process that holds it.
     inodes: BTreeMap<u32, u32>,
     pids: Vec<u32>,
+    /// The network namespaces of these processes.
+    homes: BTreeMap<u32, u64>,
     seen: BTreeSet<u32>,
     networks: BTreeMap<u64, Diagnostics>,
     closings: BTreeMap<u64, Closings>,
@@ -202,6 +207,7 @@ struct Follower {
     /// Sockets, and whether they are of this host alone.
     local: BTreeMap<u32, bool>,
     datagrams: datagrams::Tally,
+    listing: Listing,
     looks: u32,
     /// Seconds that reading sockets took, all looks.
     reading: f64,
@@ -313,12 +319,13 @@ fn looks(
     let clock = SchedulerClock::of_this_thread()?;
     let (from, (run_from, _)) = (now(), clock.read()?);
     loop {
-        let (before, _) = clock.read()?;
+        let (before, listed) = (clock.read()?.0, follower.listing.took);
         look(follower)?;
         let run = clock.read()?.0;
         let cost = (run - run_from) / (now() - from).max(EVERY);
-        let most = if follower.looks <= FIRST { COST_FIRST } else { COST_MAX };
-        if pause(follower, cost, ((run - before) / most).clamp(EVERY, EVERY_MAX))? {
+        // Listing has its own share of the time, and is put off by itself.
+        let took = run - before - (follower.listing.took - listed);
+        if pause(follower, cost, (took / follower.share()).clamp(EVERY, EVERY_MAX))? {
             break;
         }
     }
@@ -342,6 +349,7 @@ fn wait(ended: &OwnedFd, seconds: f64) -> Result<()> {
 impl Follower {
     fn search(&mut self, root: u32) -> Result<()> {
         self.pids = processes::tree(root);
+        self.homes.clear();
         self.inodes.clear();
         for pid in &self.pids {
             processes::sockets(*pid, &mut self.inodes);
@@ -349,6 +357,7 @@ impl Follower {
                 self.processes.insert(*pid, times);
             }
             let Some(network) = processes::network(*pid) else { continue };
+            self.homes.insert(*pid, network);
             if self.networks.len() < NAMESPACES_MAX && !self.networks.contains_key(&network) {
                 let own = processes::network(std::process::id()) == Some(network);
                 let opened = if own { Diagnostics::open() } else { Diagnostics::open_in(*pid) };
@@ -368,14 +377,18 @@ impl Follower {
         }
         self.seen.extend(&self.pids);
         self.foreign.clear();
-        self.surroundings();
+        self.processes();
+        // The counters of this process's namespace can still be read when the program has ended.
+        let own = processes::network(std::process::id());
+        let others = self.homes.values().any(|id| Some(*id) != own);
+        if others || self.looks.is_multiple_of(SEARCH_EVERY) {
+            self.surroundings();
+        }
         Ok(())
     }
 
-    /// Reads the counters around the program.
-    fn surroundings(&mut self) {
-        self.machine.get_or_insert_with(Machine::now);
-        let mut read = BTreeSet::new();
+    /// Reads what the program's processes hold, and what they are kept from.
+    fn processes(&mut self) {
         for pid in &self.pids {
             if let Some(ends) = pipes::of(*pid) {
                 self.pipes.insert(*pid, ends);
@@ -384,13 +397,21 @@ impl Follower {
                 self.throttled.entry(*pid).or_insert((now, now)).1 = now;
             }
         }
+    }
+
+    /// Reads the counters around the program: of this machine, and of each network namespace in which a process is.
+    fn surroundings(&mut self) {
+        self.machine.get_or_insert_with(Machine::now);
         let own = std::process::id();
+        let own_home = processes::network(own);
+        let mut read = BTreeSet::new();
         for pid in if self.pids.is_empty() { std::slice::from_ref(&own) } else { &self.pids } {
-            let Some(id) = processes::network(*pid) else { continue };
+            let Some(id) = self.homes.get(pid).copied().or(own_home) else { continue };
             let Some(network) = self.networks.get_mut(&id).filter(|_| read.insert(id)) else {
                 continue;
             };
-            if let Some(now) = Network::of(*pid, network.route.as_mut()) {
+            let from = if Some(id) == own_home { own } else { *pid };
+            if let Some(now) = Network::of(from, network.route.as_mut()) {
                 self.surroundings.entry(id).or_insert((now, now)).1 = now;
                 self.datagrams.count_calls(&self.pids, now);
             }
@@ -411,18 +432,25 @@ impl Follower {
             machine: Machine::now().since(&first, elapsed),
             names: f64::from(self.names) / f64::from(self.looks.max(1)),
             looks: self.looks,
+            listings: self.listing.looks,
         }
+    }
+
+    /// The share of one CPU that listing all connections may take, and that the rest of a look may.
+    fn share(&self) -> f64 {
+        (if self.looks <= FIRST { COST_FIRST } else { COST_MAX }) / 2.0
     }
 
     fn look(&mut self, root: u32) -> Result<()> {
         // A program opens its sockets early; the first samples search each time.
-        if self.looks < 3 || self.looks.is_multiple_of(SEARCH_EVERY) {
+        let search = self.looks < 3 || self.looks.is_multiple_of(SEARCH_EVERY);
+        if search {
             self.search(root)?;
         }
         self.threads();
         self.looks += 1;
         self.closings.values_mut().for_each(Closings::take);
-        self.sockets()
+        self.sockets(search)
     }
 
     fn threads(&mut self) {
@@ -439,21 +467,28 @@ impl Follower {
         }
     }
 
-    /// Looks at the sockets of every namespace, and searches for the owners of those that are new.
-    fn sockets(&mut self) -> Result<()> {
+    /// Looks at the sockets of every namespace, after a `search` or without, and finds the owners of those that are
+    /// new.
+    fn sockets(&mut self, search: bool) -> Result<()> {
         let at = now();
-        let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
+        // A program makes its connections early: each new socket may be one.
+        let early = self.looks <= FIRST;
+        if early && !search {
+            self.pids.iter().for_each(|pid| processes::sockets(*pid, &mut self.inodes));
+        }
+        let due = self.listing.is_due(at, early.then(|| self.inodes.keys()));
+        let (streams, cost) = self.streams(due)?;
+        let mut datagrams = Vec::new();
         for network in self.networks.values_mut() {
-            network.look(|seen| streams.push(seen))?;
             network.datagrams(|seen| datagrams.push(seen))?;
         }
         let took = now() - at;
         self.reading += took;
-        let all = || {
+        let inodes = || {
             let others = datagrams.iter().map(|seen| seen.inode);
-            streams.iter().map(|seen| seen.inode).chain(others)
+            streams.iter().map(|(_, seen)| seen.inode).chain(others)
         };
-        let new = all().any(|inode| {
+        let new = inodes().any(|inode| {
             inode > 0 && !self.inodes.contains_key(&inode) && !self.foreign.contains(&inode)
         });
         if new {
@@ -461,20 +496,27 @@ impl Follower {
             if self.foreign.len() > KEPT_MAX {
                 self.foreign.clear();
             }
-            let inodes = &self.inodes;
-            self.foreign.extend(all().filter(|inode| !inodes.contains_key(inode)));
+            let own = &self.inodes;
+            self.foreign.extend(inodes().filter(|inode| !own.contains_key(inode)));
+        }
+        if due {
+            let own = streams.iter().filter(|(_, seen)| self.inodes.contains_key(&seen.inode));
+            let own = own.map(|(network, seen)| (*network, seen.id));
+            let found: BTreeSet<u32> = inodes().collect();
+            let sockets = self.inodes.keys().map(|inode| (*inode, found.contains(inode)));
+            self.listing.done((at, cost, self.share()), own, sockets);
         }
         datagrams.retain(|seen| self.inodes.contains_key(&seen.inode));
         let (names, own): (Vec<_>, Vec<_>) =
             datagrams.into_iter().partition(|seen| seen.remote_port == NAME_SERVER);
         self.names += u32::from(!names.is_empty());
         self.datagrams.look(&own);
-        for seen in streams {
+        for (_, seen) in streams {
             let Some(pid) = self.inodes.get(&seen.inode) else { continue };
             let key = (seen.inode, seen.local.to_string(), seen.remote.to_string());
             if self.connections.len() < KEPT_MAX || self.connections.contains_key(&key) {
                 let new = || Connection::new(&seen, *pid, at);
-                self.connections.entry(key).or_insert_with(new).note(&seen, at);
+                self.connections.entry(key).or_insert_with(new).note(&seen, at, due);
             }
         }
         self.mark(at, took);
@@ -508,6 +550,7 @@ impl Follower {
     }
 
     fn so_far(&mut self, elapsed: f64, status: Option<ExitStatus>, cost: f64) -> Observation {
+        self.processes();
         self.surroundings();
         let around = self.around(elapsed);
         let all: Vec<&Connection> = self.connections.values().collect();

@@ -29,6 +29,7 @@ pub(super) struct Looks {
     pub(super) tail_held: u32,
     pub(super) not_sent: u32,
     pub(super) application_limited: u32,
+    /// Of those at which all connections were listed.
     pub(super) connecting: u32,
     /// Nothing to send and nothing in flight.
     pub(super) empty: u32,
@@ -148,7 +149,8 @@ impl Connection {
         self.marks.push_back(Mark { at, sent, acked, received });
     }
 
-    pub(super) fn note(&mut self, seen: &Seen, at: f64) {
+    /// A look at it; `listed` if it was found among all connections, as a new one would have been.
+    pub(super) fn note(&mut self, seen: &Seen, at: f64, listed: bool) {
         let (tcp, memory) = (seen.tcp, seen.memory);
         let in_flight = f64::from(tcp.unacked) * f64::from(tcp.segment);
         let flying = tcp.departed().saturating_sub(tcp.bytes_acked) as f64;
@@ -173,7 +175,7 @@ impl Connection {
         count(&mut looks.tail_held, tail && has_room && !congested);
         count(&mut looks.not_sent, tcp.not_sent >= tcp.segment.max(1));
         count(&mut looks.application_limited, tcp.application_limited);
-        count(&mut looks.connecting, seen.connecting);
+        count(&mut looks.connecting, seen.connecting && listed);
         count(&mut looks.empty, tcp.unacked == 0 && tcp.not_sent == 0);
         self.windows.note(at, &tcp);
         self.bbr_rate = seen.bbr_rate;
@@ -278,7 +280,9 @@ mod tests {
     #[test]
     fn a_peer_that_has_not_answered_yet_closes_no_window() {
         let end = SocketAddr::from(([10, 0, 0, 1], 80));
+        let id = crate::observe::diag::Id { family: 2, bytes: [0; 48] };
         let mut seen = Seen {
+            id,
             inode: 1,
             connecting: true,
             local: end,
@@ -289,11 +293,11 @@ mod tests {
             bbr_rate: None,
         };
         let mut connection = Connection::new(&seen, 1, 0.0);
-        connection.note(&seen, 0.1);
+        connection.note(&seen, 0.1, true);
         seen.connecting = false;
         for (at, window) in [(0.2, 64_000), (0.3, 128_000)] {
             seen.tcp.send_window = window;
-            connection.note(&seen, at);
+            connection.note(&seen, at, false);
         }
         let looks = &connection.looks;
         assert_eq!((looks.all, looks.window_closed, looks.window_filled), (3, 0, 0));
@@ -302,7 +306,7 @@ mod tests {
         seen.tcp = TcpInfo { segment: 32_768, send_window: 65_536, not_sent: 500, ..seen.tcp };
         seen.tcp.congestion_window = 18;
         (seen.tcp.bytes_sent, seen.tcp.bytes_acked) = (13_900, 13_801);
-        connection.note(&seen, 0.4);
+        connection.note(&seen, 0.4, false);
         assert_eq!(connection.looks.tail_held, 1);
     }
 

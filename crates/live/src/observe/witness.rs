@@ -204,6 +204,8 @@ pub(super) struct Around {
     pub(super) names: f64,
     /// Looks at the program.
     pub(super) looks: u32,
+    /// Those at which all connections were listed.
+    pub(super) listings: u32,
     pub(super) udp: Udp,
 }
 
@@ -241,7 +243,7 @@ pub(super) fn of(
         .fold((f64::MAX, f64::MIN), |(from, to), c| (from.min(c.first_at), to.max(c.last_at)));
     // A connection that was seen once may have lasted as long as the command.
     w.seconds = if to - from < EVERY { elapsed.max(EVERY) } else { to - from };
-    network(&mut w, &group);
+    network(&mut w, &group, around.listings);
     thread(&mut w, &group, threads);
     Some(w)
 }
@@ -261,7 +263,7 @@ fn surroundings(w: &mut Witnesses, around: &Around, elapsed: f64) {
     (w.softirq, w.idle, w.pressure) = (machine.softirq, machine.idle, machine.pressure);
 }
 
-fn network(w: &mut Witnesses, group: &[&Connection]) {
+fn network(w: &mut Witnesses, group: &[&Connection], listings: u32) {
     let sum = |of: &dyn Fn(&Connection) -> f64| group.iter().map(|c| of(c)).sum::<f64>();
     let grown = |what: fn(&TcpInfo) -> f64| {
         let seen = sum(&|c| c.last_at - c.first_at).max(EVERY);
@@ -310,7 +312,7 @@ fn network(w: &mut Witnesses, group: &[&Connection]) {
     w.payload = if w.sends { sent / out.max(1.0) } else { received / back.max(1.0) };
     w.empty = share(|l| l.empty);
     let connecting = sum(&|c| c.looks.connecting.into());
-    w.connect = (connecting / f64::from(w.program_looks.max(1))).min(1.0);
+    w.connect = (connecting / f64::from(listings.max(1))).min(1.0);
     w.data_out = out / w.seconds;
     w.congestion_window = sum(&|c| c.congestion_sum) / looks.max(1.0);
     let Some(main) = group.iter().max_by_key(|c| c.bytes()) else { return };

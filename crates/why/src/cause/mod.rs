@@ -143,7 +143,11 @@ pub fn unseen() -> Finding {
 /// Judges one side.
 pub fn judge(w: &Witnesses) -> Finding {
     if w.looks.max(w.program_looks) < LOOKS_MIN {
+        let datagrams = w.datagrams.0.max(w.datagrams.1) >= DATAGRAMS;
         return Finding::undecided(match w.bytes < BYTES_MIN {
+            true if datagrams => {
+                format!("Only {} looks at the program: too few to tell.", w.program_looks)
+            }
             true => "No TCP connection carried data before the command ended.".to_owned(),
             false => format!("Only {} looks at the connection: too few to tell.", w.looks),
         });

@@ -43,6 +43,16 @@ fn cause(w: Witnesses) -> Option<Cause> {
 }
 
 #[test]
+fn few_looks_say_nothing_and_of_what_there_were_few_is_said() {
+    let few = Witnesses { looks: 3, program_looks: 3, ..blocked() };
+    assert!(judge(&few).words.starts_with("Only 3 looks at the connection"));
+    let nothing = Witnesses { looks: 0, bytes: 0, ..few };
+    assert!(judge(&nothing).words.starts_with("No TCP connection carried data"));
+    let datagrams = Witnesses { datagrams: (5000.0, 100.0), ..nothing };
+    assert!(judge(&datagrams).words.starts_with("Only 3 looks at the program"));
+}
+
+#[test]
 fn a_send_buffer_is_too_small_only_if_all_of_it_is_in_flight() {
     assert_eq!(cause(Witnesses { not_sent: 0.0, ..blocked() }), Some(Cause::SendBuffer));
     let w = Witnesses { congestion_filled: 1.0, ..blocked() };

@@ -6,7 +6,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-HOST, PORT, SIZE = "127.91.0.1", 443, int(os.environ.get("QUIC_BYTES", 8_000_000))
+HOST, PORT, SIZE = "127.91.0.1", 443, int(os.environ.get("QUIC_BYTES", 16_000_000))
 
 
 def certificate(folder):
