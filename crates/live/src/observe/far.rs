@@ -7,7 +7,9 @@
 use super::closed::Closings;
 use super::diag::Diagnostics;
 use super::tally::Connection;
-use super::{Follower, KEPT_MAX, NAMESPACES_MAX, Observation, SEARCH_EVERY, look_until, looks};
+use super::{
+    Follower, KEPT_MAX, LISTING, NAMESPACES_MAX, Observation, SEARCH_EVERY, look_until, looks,
+};
 use super::{now, processes};
 use lastmeter_linux::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,7 +74,7 @@ impl Follower {
         self.reading += took;
         if due {
             let own = streams.iter().map(|(network, seen)| (*network, seen.id));
-            self.listing.done((at, cost, self.share()), own, std::iter::empty());
+            self.listing.done((at, cost, LISTING * self.share()), own, std::iter::empty());
         }
         let known = |inode: &u32| self.inodes.contains_key(inode) || self.foreign.contains(inode);
         let inodes = streams.iter().map(|(_, seen)| seen.inode);

@@ -53,12 +53,14 @@ use witness::Around;
 const EVERY: f64 = 0.02;
 /// The longest pause, where a sample takes long.
 const EVERY_MAX: f64 = 0.5;
-/// The share of one CPU that sampling may take, half of it to list all connections.
+/// The share of one CPU that sampling may take.
 const COST_MAX: f64 = 0.005;
 /// The same of the first samples, as many as a sure verdict takes: with fewer a short transfer says little, and a
 /// sample on the core of a busy sender takes long, since interrupts there are in its time.
 const COST_FIRST: f64 = 0.02;
 const FIRST: u32 = 20;
+/// The part of that share in which all connections are listed.
+const LISTING: f64 = 0.25;
 /// Samples between two searches for new processes and sockets, which cost more than a sample.
 const SEARCH_EVERY: u32 = 8;
 /// Where names are looked up.
@@ -325,7 +327,8 @@ fn looks(
         let cost = (run - run_from) / (now() - from).max(EVERY);
         // Listing has its own share of the time, and is put off by itself.
         let took = run - before - (follower.listing.took - listed);
-        if pause(follower, cost, (took / follower.share()).clamp(EVERY, EVERY_MAX))? {
+        let share = (1.0 - LISTING) * follower.share();
+        if pause(follower, cost, (took / share).clamp(EVERY, EVERY_MAX))? {
             break;
         }
     }
@@ -436,9 +439,9 @@ impl Follower {
         }
     }
 
-    /// The share of one CPU that listing all connections may take, and that the rest of a look may.
+    /// The share of one CPU that sampling may take now.
     fn share(&self) -> f64 {
-        (if self.looks <= FIRST { COST_FIRST } else { COST_MAX }) / 2.0
+        if self.looks <= FIRST { COST_FIRST } else { COST_MAX }
     }
 
     fn look(&mut self, root: u32) -> Result<()> {
@@ -504,7 +507,7 @@ impl Follower {
             let own = own.map(|(network, seen)| (*network, seen.id));
             let found: BTreeSet<u32> = inodes().collect();
             let sockets = self.inodes.keys().map(|inode| (*inode, found.contains(inode)));
-            self.listing.done((at, cost, self.share()), own, sockets);
+            self.listing.done((at, cost, LISTING * self.share()), own, sockets);
         }
         datagrams.retain(|seen| self.inodes.contains_key(&seen.inode));
         let (names, own): (Vec<_>, Vec<_>) =
