@@ -54,7 +54,8 @@ mod time;
 
 pub use bytes::Bytes;
 pub use packet::{
-    Body, Ecn, Far, FlowId, NodeId, Packet, PathId, Pool, StageId, TRANSPORT_WORDS, Visit, Visits,
+    Body, Ecn, Far, FlowId, Inner, NodeId, Packet, PathId, Pool, StageId, TRANSPORT_WORDS, Visit,
+    Visits,
 };
 pub use prefetch::{
     address, prefetch, prefetch_address, prefetch_end, prefetch_lines, prefetch_slice,

@@ -49,9 +49,9 @@ pub struct Packet(Box<Body>);
 /// The fields of a packet. Content is optional: most models only need lengths.
 ///
 /// They are ordered by cache line: the first has what every hop reads and writes, the second the record of
-/// the first hops and the third of some more, the fourth a transport's header, and the fifth what few models
-/// need. A packet that has waited is no longer in a near cache, and each line that a hop touches costs more
-/// than all its computation.
+/// the first hops and the third of some more, the fourth what its destination reads. What few models need is
+/// elsewhere. A packet that has waited is no longer in a near cache, and each line that a hop touches costs more
+/// than all its computation; the thousands in flight have to fit into the next one.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Body {
@@ -81,17 +81,24 @@ pub struct Body {
     pub id: u64,
     /// Stages passed so far.
     pub visits: Visits,
-    far: Far,
+    inner: Inner,
 }
 
-/// Fields that many models do not need; reached through the [`Body`].
-#[derive(Debug, Default)]
+/// What its destination reads; reached through the [`Body`].
+#[derive(Default)]
 #[repr(C)]
-pub struct Far {
+pub struct Inner {
     /// The transport's packed header; zeros where there is none.
     pub transport: [u64; TRANSPORT_WORDS],
     /// What a sink expects to find: `content_tag(path, flow, seq)`.
     pub tag: u64,
+    /// Made when something is written to it, and kept when the packet is reused.
+    far: Option<Box<Far>>,
+}
+
+/// Fields that few models need; reached through the [`Body`].
+#[derive(Clone, Debug, Default)]
+pub struct Far {
     /// Its deadline at the present stage, or at its destination: set by its source and updated by disciplines
     /// that keep deadlines.
     pub deadline: Time,
@@ -102,8 +109,11 @@ pub struct Far {
     pub content: Vec<u8>,
 }
 
-/// Five cache lines, of which most models use two to four.
-const _: () = assert!(size_of::<Body>() == 320);
+/// Four cache lines, of which most models use two to four.
+const _: () = assert!(size_of::<Body>() == 256);
+
+/// What a packet has there to which nothing was written.
+static NOTHING_FAR: Far = Far { deadline: Time::START, behind: 0, content: Vec::new() };
 
 impl Body {
     /// Resets all fields and keeps allocated memory.
@@ -113,30 +123,69 @@ impl Body {
         (*len, *entered, *born) = (new_len, Time::default(), Time::default());
         (*destination, *path, *flow) = Default::default();
         (*class, *ecn, *hops, *ends) = Default::default();
-        let Body { seq, visits, id, far, .. } = self;
+        let Body { seq, visits, id, inner, .. } = self;
         (*seq, *id) = Default::default();
         visits.clear();
-        if !std::mem::replace(&mut visits.far_is_new, true) {
-            let Far { transport, tag, deadline, behind, content } = far;
-            (*transport, *tag) = Default::default();
-            (*deadline, *behind) = Default::default();
-            content.clear();
+        if !std::mem::replace(&mut visits.inner_is_new, true) {
+            (inner.transport, inner.tag) = Default::default();
+            inner.far.iter_mut().for_each(|far| far.reset());
+        }
+    }
+
+    /// Takes over what the destination of another packet would read.
+    pub fn copy_inner(&mut self, other: &Body) {
+        if other.visits.inner_is_new && self.visits.inner_is_new {
+            return;
+        }
+        self.visits.inner_is_new = false;
+        let Inner { transport, tag, far } = &other.inner;
+        (self.inner.transport, self.inner.tag) = (*transport, *tag);
+        match far {
+            Some(far) => self.inner.far.get_or_insert_default().clone_from(far),
+            None => self.inner.far.iter_mut().for_each(|far| far.reset()),
         }
     }
 }
 
+impl Far {
+    fn reset(&mut self) {
+        (self.deadline, self.behind) = Default::default();
+        self.content.clear();
+    }
+}
+
 impl Deref for Body {
-    type Target = Far;
+    type Target = Inner;
     #[inline]
-    fn deref(&self) -> &Far {
-        &self.far
+    fn deref(&self) -> &Inner {
+        &self.inner
     }
 }
 impl DerefMut for Body {
     #[inline]
+    fn deref_mut(&mut self) -> &mut Inner {
+        self.visits.inner_is_new = false;
+        &mut self.inner
+    }
+}
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { transport, tag, .. } = self;
+        let mut out = f.debug_struct("Inner");
+        out.field("transport", transport).field("tag", tag).field("far", &**self).finish()
+    }
+}
+impl Deref for Inner {
+    type Target = Far;
+    #[inline]
+    fn deref(&self) -> &Far {
+        self.far.as_deref().unwrap_or(&NOTHING_FAR)
+    }
+}
+impl DerefMut for Inner {
+    #[inline]
     fn deref_mut(&mut self) -> &mut Far {
-        self.visits.far_is_new = false;
-        &mut self.far
+        self.far.get_or_insert_default()
     }
 }
 
@@ -173,12 +222,10 @@ impl Packet {
         self.0.visits.first.get(self.0.visits.len as usize).into_iter().for_each(prefetch);
     }
 
-    /// Prefetches what its destination will read and write: the transport's header, and the rest, which is reset
-    /// when the packet is reused, usually at once.
+    /// Prefetches what its destination will read, and write when the packet is reused, usually at once.
     #[inline(always)]
     pub fn prefetch_rest(&self) {
-        prefetch(&self.0.far.transport);
-        prefetch(&self.0.far.tag);
+        prefetch(&self.0.inner);
     }
 
     /// Records that this packet waited for `stage`, was served by it, and was then held up.
@@ -229,8 +276,8 @@ pub struct Visits {
     /// Length in words.
     len: u32,
     /// A property of the packet, not of the record, kept here because this cache line has room: nothing has been
-    /// written to its [`Far`] since it was made or reused.
-    far_is_new: bool,
+    /// written to its [`Inner`] since it was made or reused.
+    inner_is_new: bool,
     first: [u64; WORDS_WITHIN],
     /// The words after `first`.
     more: Option<Box<More>>,
@@ -239,7 +286,7 @@ pub struct Visits {
 impl Clone for Visits {
     fn clone(&self) -> Visits {
         let Visits { len, first, more, .. } = self;
-        Visits { len: *len, far_is_new: false, first: *first, more: more.clone() }
+        Visits { len: *len, inner_is_new: false, first: *first, more: more.clone() }
     }
 }
 
@@ -250,9 +297,8 @@ struct More {
     beyond: Vec<u64>,
 }
 
-/// Words of the record within the packet: eight hops with a delay that neither wait nor block, as many as in
-/// a fat tree.
-const WORDS_WITHIN: usize = 17;
+/// Words of the record within the packet: seven hops with a delay that hardly wait, one more than in a fat tree.
+const WORDS_WITHIN: usize = 15;
 /// Initial capacity of a longer record, in words.
 const WORDS_MORE: usize = 24;
 
@@ -442,9 +488,8 @@ impl Pool {
     #[inline]
     pub fn give(&mut self, packet: Packet) {
         // It is the next to be taken.
-        if !packet.0.visits.far_is_new {
-            prefetch(&packet.0.far.transport);
-            prefetch(&packet.0.far.content);
+        if !packet.0.visits.inner_is_new {
+            prefetch(&packet.0.inner);
         }
         if self.free.len() < Pool::FREE_MAX {
             self.free.push(packet);
@@ -480,6 +525,11 @@ mod tests {
             if round == 2 {
                 packet.content.push(8);
                 packet.visits = packet.visits.clone();
+                let mut copy = pool.take(Bytes(9));
+                copy.copy_inner(&packet);
+                assert_eq!((copy.tag, copy.content.as_slice()), (0, [8].as_slice()));
+                copy.copy_inner(&pool.take(Bytes(1)));
+                assert!(copy.content.is_empty());
             }
             pool.give(packet);
         }

@@ -466,7 +466,7 @@ impl World {
     #[inline(always)]
     pub(crate) fn prefetch_next(&self, edge: u32, elements: &[Box<dyn Element>]) {
         match self.edges.get(edge as usize) {
-            Some(Edge { delay: Duration::ZERO, to: End::Here(to, _), .. }) => {
+            Some(Edge { to: End::Next(to, _), .. }) => {
                 prefetch_lines::<3, _>(&*elements[*to as usize]);
             }
             Some(Edge { to: End::Ahead(arrivals, _), .. }) => {

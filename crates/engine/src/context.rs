@@ -31,7 +31,9 @@ impl<'a> Context<'a> {
     /// the delay of the edge. If the port is not connected, it is dropped and counted.
     #[inline]
     pub fn send(&mut self, port: PortId, packet: Packet) {
-        self.send_at(port, packet, self.world.now);
+        if let Some(packet) = self.world.pass(self.me, port, packet) {
+            self.send_at(port, packet, self.world.now);
+        }
     }
 
     /// Sends out of `port` a packet whose last bit leaves at `departs`, now or later, so that the sender need

@@ -34,6 +34,9 @@ pub(crate) const NO_FLIGHT: u32 = u32::MAX;
 pub(crate) enum End {
     /// An input of an element of this partition, by local number.
     Here(u32, PortId),
+    /// The same of an edge without delay, stage or trace from an element that does not run ahead: what is sent without
+    /// a departure of its own is received as soon as the handler returns.
+    Next(u32, PortId),
     /// An input of an element that may run ahead, by the number of its arrivals.
     Ahead(u32, PortId),
     /// An input of an element of this partition where packets end.
@@ -73,6 +76,16 @@ impl Edge {
     /// One that leads nowhere.
     pub(crate) const NOWHERE: Edge =
         Edge { delay: Duration::ZERO, stage: NO_STAGE, flight: NO_FLIGHT, to: End::Nowhere };
+
+    /// What its element sends without a departure of its own is received next, if nothing else has to be done.
+    pub(crate) fn pass_on(&mut self) {
+        if let End::Here(to, input) = self.to
+            && self.delay.is_zero()
+            && self.stage == NO_STAGE
+        {
+            self.to = End::Next(to, input);
+        }
+    }
 }
 
 impl Flight {
@@ -87,7 +100,9 @@ impl Flight {
     pub(crate) fn input(&self) -> PortId {
         match self.to {
             End::Here(_, input) | End::Ahead(_, input) | End::Last(_, input) => input,
-            End::There(_) | End::Nowhere => unreachable!("a flight ends in this partition"),
+            End::Next(..) | End::There(_) | End::Nowhere => {
+                unreachable!("a flight ends in this partition")
+            }
         }
     }
 

@@ -244,6 +244,10 @@ impl Builder {
                 timer.prefetch = Prefetch::new(to, Foresight::Steps);
             }
         }
+        for place in places.iter().filter(|place| !place.runs_ahead && trace.is_none()) {
+            let outputs = &mut edges[place.first_edge as usize..][..place.edges as usize];
+            outputs.iter_mut().for_each(Edge::pass_on);
+        }
         let foresight = match timers.is_empty() {
             true => Foresight::None, // Prefetch steps need some timer.
             false => self.elements.iter().map(|one| one.foresees()).max().unwrap_or_default(),

@@ -52,6 +52,8 @@ pub(crate) struct Partition {
     pub(crate) handled: u64,
     /// Handlers before the present instant.
     handled_before: u64,
+    /// Handlers until there is more to do for one than to run it; zero if each is traced.
+    attend_after: u64,
     /// The elements that take input.
     inputs: Vec<usize>,
     started: bool,
@@ -285,7 +287,9 @@ impl Partition {
     pub(crate) fn new(elements: Vec<Box<dyn Element>>, world: World) -> Partition {
         let takes_input = |&index: &usize| elements[index].takes_input();
         let inputs = (0..elements.len()).filter(takes_input).collect();
-        Partition { elements, world, handled: 0, handled_before: 0, inputs, started: false }
+        let attend_after = if world.trace.is_some() { 0 } else { PROGRESS_LIMIT };
+        let (handled, handled_before, started) = (0, 0, false);
+        Partition { elements, world, handled, handled_before, attend_after, inputs, started }
     }
 
     /// When the next event is due.
@@ -464,8 +468,7 @@ impl Partition {
 
     #[inline]
     fn expire(&mut self, me: usize, timer: TimerId) -> Result<(), NoProgress> {
-        self.count(me)?;
-        self.note(me, TraceKind::Expire(timer.0), 0);
+        self.count(me, TraceKind::Expire(timer.0), 0)?;
         self.elements[me].expire(&mut Context::new(me, &mut self.world), timer);
         Ok(())
     }
@@ -491,20 +494,35 @@ impl Partition {
     #[inline(always)]
     fn receive(&mut self, to: u32, port: PortId, packet: Packet) -> Result<(), NoProgress> {
         let me = to as usize;
-        self.count(me)?;
-        self.note(me, TraceKind::Receive(port), packet.id);
+        self.count(me, TraceKind::Receive(port), packet.id)?;
         self.elements[me].receive(&mut Context::new(me, &mut self.world), port, packet);
         Ok(())
     }
 
-    #[inline]
-    fn count(&mut self, me: usize) -> Result<(), NoProgress> {
+    #[inline(always)]
+    fn count(&mut self, me: usize, kind: TraceKind, packet: u64) -> Result<(), NoProgress> {
         // One counter, not two: a processor would stall on the second's reset.
         self.handled += 1;
-        match self.handled - self.handled_before > PROGRESS_LIMIT {
-            true => Err(NoProgress { element: me }),
+        match self.handled > self.attend_after {
+            true => self.attend(me, kind, packet),
             false => Ok(()),
         }
+    }
+
+    /// Traces a handler, and finds out whether too many have run at this instant.
+    #[cold]
+    fn attend(&mut self, me: usize, kind: TraceKind, packet: u64) -> Result<(), NoProgress> {
+        if self.handled - self.handled_before > PROGRESS_LIMIT {
+            return Err(NoProgress { element: me });
+        }
+        match &mut self.world.trace {
+            Some(trace) => {
+                let element: ElementId = self.world.places[me].id;
+                trace.add(self.world.now, self.world.cause, element, kind, packet);
+            }
+            None => self.attend_after = self.handled_before + PROGRESS_LIMIT,
+        }
+        Ok(())
     }
 
     #[inline]
@@ -512,14 +530,6 @@ impl Partition {
         self.world.cause = order;
         if let Some(trace) = &mut self.world.trace {
             trace.begin();
-        }
-    }
-
-    #[inline]
-    fn note(&mut self, me: usize, kind: TraceKind, packet: u64) {
-        if let Some(trace) = &mut self.world.trace {
-            let element: ElementId = self.world.places[me].id;
-            trace.add(self.world.now, self.world.cause, element, kind, packet);
         }
     }
 }

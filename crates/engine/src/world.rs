@@ -166,6 +166,19 @@ impl World {
         self.places[me].order(self.salt, self.now) < self.cause
     }
 
+    /// Sends `packet` out of `port` now; returns it if more than that it is received next is to be done.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, me: usize, port: PortId, packet: Packet) -> Option<Packet> {
+        let Place { first_edge, edges, .. } = self.places[me];
+        if u32::from(port.0) < edges
+            && let End::Next(to, input) = self.edges[(first_edge + u32::from(port.0)) as usize].to
+        {
+            self.ready.push((to, input, packet));
+            return None;
+        }
+        Some(packet)
+    }
+
     /// Sends `packet` out of `port` at `departs`; returns it if the port is not connected.
     #[inline]
     pub(crate) fn send(
@@ -186,7 +199,7 @@ impl World {
             packet.visit(edge.stage, Duration::ZERO, edge.delay, Duration::ZERO);
         }
         match edge.to {
-            End::Here(to, input) => {
+            End::Here(to, input) | End::Next(to, input) => {
                 let is_now = at <= self.now;
                 if is_now && !place.runs_ahead {
                     self.ready.push((to, input, packet));

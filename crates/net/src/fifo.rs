@@ -49,31 +49,27 @@ impl Pace {
 pub struct Fifo {
     /// When the last known service ends.
     free_at: Time,
-    /// When the service of each waiting packet begins, and its length; oldest first.
+    /// When the service of each waiting packet begins, and its length; oldest first. Those whose service has begun are
+    /// removed when that matters, several at a time: how many each arrival would remove no processor can predict.
     waiting: VecDeque<(Time, Bytes)>,
     bytes: Bytes,
     waiting_most: u64,
     accepted: u64,
+    /// When it was not idle.
     busy: Duration,
-    idle: Duration,
+    /// When the last packet was accepted: services that began by then do not count as waiting.
+    updated: Time,
     moved: Bytes,
 }
 
 impl Fifo {
     /// Removes all packets whose service has begun by now.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn settle(&mut self, cx: &Context<'_>) {
-        while let Some(&(begins, len)) = self.waiting.front() {
-            if !cx.is_past(begins) {
-                break;
-            }
-            self.bytes -= len;
-            self.waiting.pop_front();
-        }
+        self.begin_services(|begins, updated| begins <= updated || cx.is_past(begins));
     }
 
-    /// Packets that wait, as of the last update; those whose service has begun since are still
-    /// counted.
+    /// An upper bound of the packets that wait, which [`Fifo::settle`] makes exact.
     #[inline]
     pub(crate) fn packets(&self) -> u64 {
         self.waiting.len() as u64
@@ -95,34 +91,49 @@ impl Fifo {
     ) -> (Time, Duration) {
         let begins = self.free_at.max(now);
         let service = service(begins);
-        self.idle += begins - self.free_at;
         self.free_at = begins + service;
         // That is `service`, unless it ends beyond the range of time.
         self.busy += self.free_at - begins;
         self.moved += len;
         self.accepted += 1;
-        if !self.waiting.is_empty() {
-            self.begin_services(now);
-        }
         if begins > now {
-            self.bytes += len;
-            self.waiting.push_back((begins, len));
-            self.waiting_most = self.waiting_most.max(self.waiting.len() as u64);
+            self.wait(now, begins, len);
+        } else if !self.waiting.is_empty() {
+            // Start again at the beginning: a ring with few entries then stays in few cache lines.
+            self.waiting.clear();
+            self.bytes = Bytes::ZERO;
         }
         (begins, service)
     }
 
-    /// Services that begin at this instant do so before the newcomer has to wait.
     #[inline]
-    fn begin_services(&mut self, now: Time) {
-        while let Some(&(_, len)) = self.waiting.front().filter(|next| next.0 <= now) {
+    fn wait(&mut self, now: Time, begins: Time, len: Bytes) {
+        self.updated = now;
+        if self.packets() >= self.waiting_most {
+            self.note_most();
+        }
+        self.bytes += len;
+        self.waiting.push_back((begins, len));
+    }
+
+    /// Notes that one packet more waits than those that wait.
+    #[inline(never)]
+    fn note_most(&mut self) {
+        self.begin_services(|begins, updated| begins <= updated);
+        self.waiting_most = self.waiting_most.max(self.packets() + 1);
+    }
+
+    /// Removes the oldest packets as long as their service has begun, given when it does and [`Fifo::updated`].
+    #[inline]
+    fn begin_services(&mut self, has_begun: impl Fn(Time, Time) -> bool) {
+        while let Some(&(begins, len)) = self.waiting.front() {
+            if !has_begun(begins, self.updated) {
+                return;
+            }
             self.bytes -= len;
             self.waiting.pop_front();
         }
-        if self.waiting.is_empty() {
-            // Start again at the beginning: a ring with few entries then stays in few cache lines.
-            self.waiting.clear();
-        }
+        self.waiting.clear();
     }
 
     /// When the last known service ends.
@@ -140,7 +151,8 @@ impl Fifo {
         out.waiting(packets);
         let served = self.accepted - packets;
         let busy = self.busy - self.free_at.saturating_since(out.now());
-        let idle = self.idle + out.now().saturating_since(self.free_at);
+        let until = out.now().max(self.free_at);
+        let idle = until.saturating_since(Time::START).saturating_sub(self.busy);
         let stage = (served > 0).then_some((stage, busy));
         out.meter(&Meter::of(resource, out.now(), stage, idle, self.moved - bytes));
         served

@@ -4,7 +4,7 @@
 //! any in --> (machine: pass, drop, send twice, corrupt) --> out 0
 //! ```
 
-use lastmeter_base::{Body, Duration, Far, Packet, StageId, Stream, Time};
+use lastmeter_base::{Body, Duration, Packet, StageId, Stream, Time};
 use lastmeter_engine::{Context, Element, PortId, Report};
 
 /// The verdict for a packet.
@@ -84,10 +84,7 @@ pub(crate) fn copy(cx: &mut Context<'_>, packet: &Packet) -> Packet {
     (copy.path, copy.flow, copy.seq) = (path, flow, seq);
     (copy.class, copy.ecn, copy.hops, copy.ends) = (class, ecn, hops, ends);
     copy.visits = packet.visits.clone();
-    let Far { transport, tag, deadline, behind, ref content } = ***packet;
-    (copy.transport, copy.tag) = (transport, tag);
-    (copy.deadline, copy.behind) = (deadline, behind);
-    copy.content.extend_from_slice(content);
+    copy.copy_inner(packet);
     copy
 }
 
