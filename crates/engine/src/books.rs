@@ -5,7 +5,7 @@
 
 use crate::pairs::{Pairs, pair};
 use crate::{Distribution, Error, Meter};
-use lastmeter_base::{Bytes, Duration, Packet, PathId, StageId, Time, Visit};
+use lastmeter_base::{Bytes, Duration, Packet, PathId, StageId, Time, Visit, prefetch};
 use std::collections::BTreeMap;
 
 /// A resource of the ledger.
@@ -463,6 +463,14 @@ impl Books {
     /// Begins the books of all paths anew, as at the end of a warm-up.
     pub(crate) fn reopen(&mut self) {
         self.paths.iter_mut().for_each(PathBook::reopen);
+    }
+
+    /// Prefetches what is read and written if the packet ends at the element that it has reached.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, packet: &Packet) {
+        let book = self.paths.get(packet.path.0 as usize);
+        let previous = book.and_then(|book| book.previous.get(packet.flow.0 as usize));
+        previous.into_iter().for_each(prefetch);
     }
 
     #[inline]

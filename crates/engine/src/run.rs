@@ -401,6 +401,7 @@ impl Partition {
             let target = Target::flight(flight as u32, state.prefetch);
             self.world.events.push(crate::events::Event { key, target });
         }
+        self.world.books.prefetch(&packet);
         self.receive(to, input, packet)
     }
 
