@@ -97,23 +97,18 @@ impl Fifo {
         self.moved += len;
         self.accepted += 1;
         if begins > now {
-            self.wait(now, begins, len);
+            self.updated = now;
+            if self.packets() >= self.waiting_most {
+                self.note_most();
+            }
+            self.bytes += len;
+            self.waiting.push_back((begins, len));
         } else if !self.waiting.is_empty() {
             // Start again at the beginning: a ring with few entries then stays in few cache lines.
             self.waiting.clear();
             self.bytes = Bytes::ZERO;
         }
         (begins, service)
-    }
-
-    #[inline]
-    fn wait(&mut self, now: Time, begins: Time, len: Bytes) {
-        self.updated = now;
-        if self.packets() >= self.waiting_most {
-            self.note_most();
-        }
-        self.bytes += len;
-        self.waiting.push_back((begins, len));
     }
 
     /// Notes that one packet more waits than those that wait.
@@ -126,14 +121,13 @@ impl Fifo {
     /// Removes the oldest packets as long as their service has begun, given when it does and [`Fifo::updated`].
     #[inline]
     fn begin_services(&mut self, has_begun: impl Fn(Time, Time) -> bool) {
-        while let Some(&(begins, len)) = self.waiting.front() {
-            if !has_begun(begins, self.updated) {
-                return;
-            }
+        let updated = self.updated;
+        while let Some((_, len)) = self.waiting.pop_front_if(|next| has_begun(next.0, updated)) {
             self.bytes -= len;
-            self.waiting.pop_front();
         }
-        self.waiting.clear();
+        if self.waiting.is_empty() {
+            self.waiting.clear();
+        }
     }
 
     /// When the last known service ends.

@@ -33,7 +33,8 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Whether all are listed now, not asked for; `early` if the program has these sockets, of which one may be a new connection.
+    /// Whether all are listed now, not asked for; earlier than they would be if one of these sockets may be a new
+    /// connection.
     pub(super) fn is_due<'a>(&self, at: f64, early: Option<impl Iterator<Item = &'a u32>>) -> bool {
         let is_new = |inode| self.sockets.get(inode).is_none_or(|tries| *tries < TRIES);
         self.asked.is_none()
