@@ -59,6 +59,10 @@ const COST_MAX: f64 = 0.005;
 /// sample on the core of a busy sender takes long, since interrupts there are in its time.
 const COST_FIRST: f64 = 0.02;
 const FIRST: u32 = 20;
+/// The longest pause between these, unless a sample takes so long that even that would be a greater share of one CPU than
+/// the second number: on a virtual machine a sample after a pause takes many times as long as one after another.
+const EVERY_FIRST: f64 = 0.1;
+const COST_FIRST_MAX: f64 = 0.04;
 /// The part of that share in which all connections are listed.
 const LISTING: f64 = 0.25;
 /// Samples between two searches for new processes and sockets, which cost more than a sample.
@@ -328,7 +332,11 @@ fn looks(
         // Listing has its own share of the time, and is put off by itself.
         let took = run - before - (follower.listing.took - listed);
         let share = (1.0 - LISTING) * follower.share();
-        if pause(follower, cost, (took / share).clamp(EVERY, EVERY_MAX))? {
+        let longest = match follower.looks <= FIRST {
+            true => EVERY_FIRST.max(took / COST_FIRST_MAX).min(EVERY_MAX),
+            false => EVERY_MAX,
+        };
+        if pause(follower, cost, (took / share).clamp(EVERY, longest))? {
             break;
         }
     }
