@@ -62,7 +62,7 @@ const FIRST: u32 = 20;
 /// The longest pause between these, unless a sample takes so long that even that would be a greater share of one CPU than
 /// the second number: on a virtual machine a sample after a pause takes many times as long as one after another.
 const EVERY_FIRST: f64 = 0.1;
-const COST_FIRST_MAX: f64 = 0.04;
+const COST_FIRST_MAX: f64 = 0.03;
 /// The part of that share in which all connections are listed.
 const LISTING: f64 = 0.25;
 /// Samples between two searches for new processes and sockets, which cost more than a sample.
