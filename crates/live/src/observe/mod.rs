@@ -59,8 +59,8 @@ const COST_MAX: f64 = 0.005;
 /// sample on the core of a busy sender takes long, since interrupts there are in its time.
 const COST_FIRST: f64 = 0.02;
 const FIRST: u32 = 20;
-/// The longest pause between these, unless a sample takes so long that even that would be a greater share of one CPU than
-/// the second number: on a virtual machine a sample after a pause takes many times as long as one after another.
+/// The longest pause between these, unless a sample takes so long that even that would be a greater share of one CPU
+/// than the second number: on a virtual machine a sample after a pause takes many times as long as one after another.
 const EVERY_FIRST: f64 = 0.1;
 const COST_FIRST_MAX: f64 = 0.03;
 /// The part of that share in which all connections are listed.
