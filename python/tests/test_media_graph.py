@@ -485,8 +485,9 @@ def test_a_graph_adds_few_calls_to_those_that_its_modules_make(chain: str, most:
 
 def test_modules_are_measured_beside_the_calls_that_they_make() -> None:
     one = beside.beside("edges as JPEG", blocks=1)
-    assert 0 < one.calls and 0 < one.graph and one.ratio == one.graph / one.calls
-    assert one.noise == 0 and one.to_dict()["ratio"] == one.ratio
+    # Far apart only if one side did not do what the other did.
+    assert one.calls > 1e-5 and 0.2 < one.ratio < 20
+    assert set(one.to_dict()) == {"chain", "calls", "graph", "ratio", "noise"}
 
 
 def test_pictures_go_through_pipelines_of_gstreamer() -> None:

@@ -297,7 +297,7 @@ struct More {
     beyond: Vec<u64>,
 }
 
-/// Words of the record within the packet: seven hops with a delay that hardly wait, one more than in a fat tree.
+/// Words of the record within the packet: seven hops with a delay at which it waits briefly; a fat tree has six.
 const WORDS_WITHIN: usize = 15;
 /// Initial capacity of a longer record, in words.
 const WORDS_MORE: usize = 24;

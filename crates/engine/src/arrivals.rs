@@ -140,11 +140,9 @@ impl Arrivals {
         events: &mut Events,
     ) {
         let at = due.at().as_ps();
-        let is_soon = |soon| at < now.as_ps().saturating_add(soon);
+        let soon = now.as_ps().saturating_add(self.soon);
         // A packet from another partition may be due in a bucket that has been taken.
-        if (self.waiting.len() < self.waits_most && is_soon(self.soon))
-            || at >> self.shift < self.first
-        {
+        if (self.waiting.len() < self.waits_most && at < soon) || at >> self.shift < self.first {
             self.wait(Arrival { due, input, flight, packet: Some(packet) });
             return self.queue(due, events);
         }

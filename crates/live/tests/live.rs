@@ -249,7 +249,7 @@ fn observe(program: &str, pause: u32, peer_pause_us: u64) -> lastmeter_live::obs
         observation.cost, observation.looks, observation.witnesses
     );
     // Half of what may be; the first second costs most. On a virtual machine whose host is busy a look has taken 27 ms of
-    // CPU time, as `/proc` reports it; else 0.1 to 3.
+    // CPU time; else it takes 0.1 to 3.
     let each = observation.cost * observation.elapsed / f64::from(observation.looks.max(1));
     if observation.cost >= 0.05 && each > 0.005 {
         disturbed!("a look took {:.0} ms of CPU time", each * 1e3);

@@ -55,7 +55,7 @@ fn plain(at: SocketAddr) -> SocketAddr {
 impl Follower {
     fn look_at_peers(&mut self, from: &BTreeSet<IpAddr>) -> Result<()> {
         if self.looks.is_multiple_of(SEARCH_EVERY) {
-            self.processes();
+            self.read_processes();
             self.surroundings();
             for pid in &self.pids {
                 if let Some(times) = processes::user_system(*pid) {
@@ -67,7 +67,7 @@ impl Follower {
         self.looks += 1;
         self.closings.values_mut().for_each(Closings::take);
         let at = now();
-        let due = self.listing.is_due(at, None::<std::iter::Empty<&u32>>);
+        let due = self.listing.is_due(at, std::iter::empty());
         let (mut streams, cost) = self.streams(due)?;
         streams.retain(|(_, seen)| from.contains(&seen.remote.ip().to_canonical()));
         let took = now() - at;

@@ -31,9 +31,10 @@ pub use timeline::{Interval, Timeline};
 pub use witness::Witnesses;
 
 use crate::sample::Sampler;
-use crate::transfer::meter::{SchedulerClock, now};
+use crate::transfer::meter::now;
 use closed::Closings;
 use diag::Diagnostics;
+use lastmeter_linux::clock::thread_cpu;
 use lastmeter_linux::tcp_info::TcpInfo;
 use lastmeter_linux::{Doing, Result};
 use listing::Listing;
@@ -322,12 +323,11 @@ fn looks(
     mut look: impl FnMut(&mut Follower) -> Result<()>,
     mut pause: impl FnMut(&mut Follower, f64, f64) -> Result<bool>,
 ) -> Result<(f64, f64)> {
-    let clock = SchedulerClock::of_this_thread()?;
-    let (from, (run_from, _)) = (now(), clock.read()?);
+    let (from, run_from) = (now(), thread_cpu());
     loop {
-        let (before, listed) = (clock.read()?.0, follower.listing.took);
+        let (before, listed) = (thread_cpu(), follower.listing.took);
         look(follower)?;
-        let run = clock.read()?.0;
+        let run = thread_cpu();
         let cost = (run - run_from) / (now() - from).max(EVERY);
         // Listing has its own share of the time, and is put off by itself.
         let took = run - before - (follower.listing.took - listed);
@@ -341,8 +341,7 @@ fn looks(
         }
     }
     let elapsed = now() - from;
-    let cost = (clock.read()?.0 - run_from) / elapsed;
-    Ok((elapsed, cost))
+    Ok((elapsed, (thread_cpu() - run_from) / elapsed))
 }
 
 /// Sleeps for `seconds`, which may be infinite, or until the process of `ended` ends.
@@ -388,7 +387,7 @@ impl Follower {
         }
         self.seen.extend(&self.pids);
         self.foreign.clear();
-        self.processes();
+        self.read_processes();
         // The counters of this process's namespace can still be read when the program has ended.
         let own = processes::network(std::process::id());
         let others = self.homes.values().any(|id| Some(*id) != own);
@@ -399,7 +398,7 @@ impl Follower {
     }
 
     /// Reads what the program's processes hold, and what they are kept from.
-    fn processes(&mut self) {
+    fn read_processes(&mut self) {
         for pid in &self.pids {
             if let Some(ends) = pipes::of(*pid) {
                 self.pipes.insert(*pid, ends);
@@ -487,7 +486,7 @@ impl Follower {
         if early && !search {
             self.pids.iter().for_each(|pid| processes::sockets(*pid, &mut self.inodes));
         }
-        let due = self.listing.is_due(at, early.then(|| self.inodes.keys()));
+        let due = self.listing.is_due(at, self.inodes.keys().filter(|_| early));
         let (streams, cost) = self.streams(due)?;
         let mut datagrams = Vec::new();
         for network in self.networks.values_mut() {
@@ -561,7 +560,7 @@ impl Follower {
     }
 
     fn so_far(&mut self, elapsed: f64, status: Option<ExitStatus>, cost: f64) -> Observation {
-        self.processes();
+        self.read_processes();
         self.surroundings();
         let around = self.around(elapsed);
         let all: Vec<&Connection> = self.connections.values().collect();
